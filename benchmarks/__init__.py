@@ -1,6 +1,6 @@
-"""What the package is measured with, beside PyTorch: the code, and the records that it writes.
+"""Benchmarks of the package, compared with PyTorch, and the records that they write.
 
-A benchmark is a function ``bench_NAME`` that returns `records.new_record`; its command is in
-`benchmarks.commands`, whose ``--json`` writes the record, its tests are in ``tests/benchmarks``. What the
-package's kernels are compared with, rungs that it does not run itself, is in `rungs`.
+A benchmark is a function ``bench_NAME`` that returns `records.new_record`. Its command is in
+`benchmarks.commands`, where ``--json`` writes the record; its tests are in ``tests/benchmarks``. `rungs` has
+simpler kernels than the package's, to compare with.
 """

@@ -1,4 +1,4 @@
-"""The accuracy on the test images, from several seeds, beside PyTorch's."""
+"""The accuracy on the test images from several seeds, ours and PyTorch's."""
 
 import numpy as np
 
@@ -23,17 +23,17 @@ def bench_accuracy(model="mnist_cnn", seeds=3, recipe="default", pytorch=False, 
     seeds : int
         Training runs of each, with the seeds 0, 1, ...
     recipe : {"default", "fast", "plain"}
-        How: the recipes of `cnn_numba.train.recipes`.
+        One of the recipes of `cnn_numba.train.recipes`.
     pytorch : bool
         Train PyTorch's network as well, from its own initial weights.
     device : {"cpu", "gpu"}
-        Where all of them are trained.
+        For all training runs.
 
     Returns
     -------
     dict
-        The accuracies of every seed and epoch, and their means; and the seconds of our epochs. Those of
-        PyTorch are measured by `bench_epoch`, in a process where it waits for work in its own way.
+        The accuracies of every seed and epoch, their means, and the seconds of our epochs. `bench_epoch`
+        measures PyTorch's, in a process where its threads wait in PyTorch's own way.
     """
     if pytorch:
         need_pytorch()

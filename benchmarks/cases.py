@@ -1,7 +1,7 @@
-"""What `cnn-numba bench ops` measures: operations and shapes, the work in each, ours and PyTorch's version.
+"""The cases of `cnn-numba bench ops`: operations and shapes, their work, our functions and PyTorch's.
 
-A case counts its work as the formula has it: a multiplication and an addition are two operations, and each
-array is read or written once. A kernel may do more of either; its share of the roof tells.
+A case counts the work of the formula: a multiplication and an addition are two operations, and each array is
+read or written once. A kernel may do more of either; its share of the roof shows that.
 """
 
 import functools
@@ -43,25 +43,25 @@ class Case:
     Attributes
     ----------
     size : str
-        "course", "medium" or "large": as in the course's network, as in larger ones, enough to fill any GPU;
-        and for convolutions "first layer", the course's with one channel.
+        "course", "medium" or "large": as in the course's network, as in larger ones, or enough to fill any
+        GPU. Convolutions also have "first layer", the course's with one channel.
     folder, operation : str
-        Folder of the operation, and name of the function in its gpu backend.
+        The operation's folder, and the function's name in its gpu backend.
     text : str
         The shape in words.
     inputs, outputs : tuple of shape
     flops : int
-        Operations that the formula has.
+        Operations of the formula.
     terms : int
         Numbers in a sum.
     arguments : callable
-        Takes the inputs and the first output, returns what ours are called with.
+        Takes the inputs and the first output, returns the arguments of our functions.
     theirs : callable
         Takes the module torch and the inputs as tensors, returns PyTorch's result.
     rungs : dict of str to callable
-        The ladder, the slowest first. Empty where only the function that chooses by itself is measured.
+        The ladder, slowest first. Empty if only the package's function is measured.
     measure : {"GFLOP/s", "GB/s"}
-        What tells how fast it is.
+        The unit of its speed.
     libraries : tuple of str
         PyTorch's contenders.
     """
@@ -82,27 +82,27 @@ class Case:
 
     @property
     def contenders(self):
-        """The names of ours, as they are shown, and the functions."""
+        """Our functions, by displayed name."""
         ours = getattr(backends.backend("gpu").ops, self.folder)
         return self.rungs or {"ours": getattr(ours, self.operation)}
 
     def ours(self, function, *arrays):
-        """Return a call of one of ours, without arguments."""
+        """Return a call of one of our functions, without arguments."""
         return functools.partial(function, *self.arguments(*arrays))
 
     @property
     def bytes(self):
-        """Bytes moved at least: each input is read once and each output written once."""
+        """The least bytes moved: each input is read once and each output written once."""
         return _BYTES * sum(map(math.prod, (*self.inputs, *self.outputs)))
 
     @property
     def tolerance(self):
-        """How far a right result may be from the exact one, for normally distributed numbers.
+        """The allowed error of a result, for normally distributed numbers.
 
-        A running sum of k such products is about sqrt(k) in size, and each addition rounds it by up to half
-        an epsilon of that. Such errors are as often up as down: k additions leave about epsilon * k / 5, and
-        the worst of 10^8 results six times that. Four epsilon * k is beyond all of them, and below what a
-        single product left out would change.
+        A running sum of k products is about sqrt(k) in size, and each addition rounds it by up to half an
+        epsilon of that. The errors go up as often as down: k additions leave about epsilon * k / 5, and the
+        worst of 10^8 results six times that. 4 * epsilon * k is more than all of these, and less than the
+        effect of a single missing product.
         """
         return 4 * _FLOAT32_EPSILON * self.terms
 
@@ -115,7 +115,7 @@ def convolutions(size, batch, in_channels, height, width, out_channels, kernel_s
     out_shape = batch, out_channels, window.out_h, window.out_w
     text = f"{_times(x_shape)} to {out_channels} channels, {kernel_size} x {kernel_size}"
     text += f", padding {padding}" if padding else ""
-    # For every output, input channel and pixel of the window, in whatever direction.
+    # For every output, input channel and pixel of the window; the same for the gradients.
     flops = 2 * math.prod(out_shape) * math.prod(weight_shape[1:])
     case = functools.partial(Case, size=size, folder="conv", text=text, flops=flops)
 
@@ -168,7 +168,7 @@ def products(size, m, k, n):
 
 
 def poolings(size, batch, channels, height, width, kernel_size=2):
-    """Return max and average pooling with windows side by side, as cases; nothing is multiplied."""
+    """Return max and average pooling with adjacent windows, as cases."""
     x_shape = batch, channels, height, width
     window = pool2d_window(x_shape, kernel_size, None, 0)
     out_shape = batch, channels, window.out_h, window.out_w
@@ -180,11 +180,11 @@ def poolings(size, batch, channels, height, width, kernel_size=2):
         case(
             operation="max_pool2d_forward",
             rungs=_POOLING_RUNGS,
-            outputs=(out_shape, out_shape),  # the positions of the maxima are one
+            outputs=(out_shape, out_shape),  # the second holds the positions of the maxima
             flops=math.prod(out_shape) * (in_window - 1),  # comparisons
-            terms=0,  # whatever is compared stays exact
+            terms=0,  # comparisons are exact
             arguments=lambda x, out: (x, kernel_size, None, 0, out, device.empty(out_shape, "int32")),
-            # Its positions are int64, so that it has more to write.
+            # PyTorch's positions are int64, so it writes more.
             theirs=lambda torch, x: torch.nn.functional.max_pool2d(x, kernel_size, return_indices=True)[0],
         ),
         case(
@@ -203,7 +203,7 @@ def _times(shape):
 
 
 _CONVOLUTIONS = (
-    ("first layer", 64, 1, 28, 28, 32, 3, 0),  # with few enough filters for the constant memory
+    ("first layer", 64, 1, 28, 28, 32, 3, 0),  # its filters fit into constant memory
     ("course", 64, 32, 13, 13, 64, 3, 0),
     ("medium", 64, 64, 56, 56, 64, 3, 1),
     ("large", 128, 128, 56, 56, 128, 3, 1),
@@ -211,7 +211,7 @@ _CONVOLUTIONS = (
 _PRODUCTS = ("course", 64, 1600, 128), ("medium", 1024, 1024, 1024), ("large", 4096, 4096, 4096)
 _POOLINGS = ("course", 64, 32, 26, 26), ("medium", 64, 64, 56, 56), ("large", 256, 64, 112, 112)
 
-#: Everything `cnn-numba bench ops` measures, operation by operation.
+#: All cases of `cnn-numba bench ops`, by operation.
 CASES = tuple(
     case
     for make, shapes in ((convolutions, _CONVOLUTIONS), (products, _PRODUCTS), (poolings, _POOLINGS))

@@ -22,9 +22,9 @@ NamedGpus = Annotated[list[str] | None, option(_GPU_HELP, "--gpu", metavar="NAME
 
 
 def _record(path, function, **options):
-    """Run a benchmark, which prints what it finds; return the figures, and write them as JSON."""
+    """Run a benchmark, which prints its results; return the figures, and write them as JSON."""
     if path is not None and not path.resolve().parent.is_dir():
-        # Before the minutes of measuring, not after them.
+        # Checked before minutes of measuring.
         raise typer.BadParameter(f"{path.parent} is not a folder.", param_hint="'--json'")
     figures = function(**options)
     if path is not None:
@@ -36,12 +36,12 @@ def _record(path, function, **options):
 
 
 def _measured(device):
-    """Return the backend to measure; to ask for the GPU where there is none is a wrong argument."""
+    """Return the backend to measure; raise the error of a wrong argument if there is no GPU."""
     return backend_for(device.value, "there is none to measure ({})", timed=True)
 
 
 def _modelled(path, function, **options):
-    """Do as `_record` for what is modelled; a GPU may not be known, or not be there."""
+    """Do as `_record` for modelled times; an unknown GPU is an error, and so is a missing emulator."""
     try:
         return _record(path, function, **options)
     except (ValueError, RuntimeError) as error:

@@ -1,15 +1,12 @@
-"""How fast is the emulated GPU? Beside the simulators, on the course's kernels, and when it compiles.
+"""The speed of the emulated GPU: compared with simulators, on the course's kernels, and when it compiles.
 
-All times are a CPU's, and say nothing about those of a GPU.
+All times are a CPU's, and say nothing about a GPU's.
 """
 
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 
-from benchmarks.processes import environment
+from benchmarks.processes import answer_of
 from benchmarks.records import new_record
 from benchmarks.simulator import SCRIPT
 
@@ -17,33 +14,33 @@ _BLOCKS = 1 << 14  # of 64 threads, for the emulated GPU; the simulators get two
 
 
 def bench_emulator(rounds=3, epoch=True):
-    """Time kernels on the emulated GPU, in our simulator and in Numba's, in turn; then what only it can do.
+    """Time kernels on the emulated GPU and in both simulators, in turns; then large ones on the GPU alone.
 
     Parameters
     ----------
     rounds : int
-        How often each of the three has its turn.
+        The number of turns of each.
     epoch : bool
-        Whether to train for an epoch too, which takes a minute or two.
+        Whether to train for an epoch, too, which takes a minute or two.
 
     Returns
     -------
     dict
-        Nanoseconds of processor time per thread; what the course's kernels reach; seconds of compiling, with
-        nothing on disk and with all; seconds of an epoch.
+        Nanoseconds of processor time per thread; the speed of the course's kernels; seconds of compiling,
+        with an empty and with a full cache; seconds of an epoch.
     """
     figures = {"threads": _beside_the_simulators(rounds), "work": _work(), "compilation": _compilation()}
     if epoch:
         figures["epoch"] = _run("emulator_kernels.epoch()")
-        told = (
+        text = (
             "an epoch of mnist_cnn, batch 64: {wall:.1f} s; with its test {processor:.1f} s of processor time"
         )
-        print(told.format(**figures["epoch"]))
+        print(text.format(**figures["epoch"]))
     return new_record("emulator", **figures)
 
 
 def markdown(record):
-    """Return the figures of a record as the two tables of ``docs/emulated-gpu.md``.
+    """Return a record as the two tables of ``docs/emulated-gpu.md``.
 
     Parameters
     ----------
@@ -80,12 +77,12 @@ _WHO = {"emulated": 2, "simulated": 0, "numba": 0}
 
 
 def _beside_the_simulators(rounds):
-    """Return for each kind of kernel the nanoseconds per thread of every turn, and the medians."""
+    """Return for each kind of kernel the nanoseconds per thread in every turn, and the medians."""
     samples = {"emulated": [], "simulated": [], "numba": []}
     for _ in range(rounds):
         samples["emulated"].append(_run(f"simulator_kernels.measure(blocks={_BLOCKS})"))
         samples["simulated"].append(_run("simulator_kernels.measure()", GPULESS="simulator"))
-        samples["numba"].append(_start([str(SCRIPT)], NUMBA_ENABLE_CUDASIM="1"))
+        samples["numba"].append(answer_of([str(SCRIPT)], NUMBA_ENABLE_CUDASIM="1"))
     results = []
     for kind in samples["numba"][0]:
         if kind == "first launch":
@@ -95,8 +92,8 @@ def _beside_the_simulators(rounds):
         }
         medians = {who: statistics.median(times) for who, times in found.items()}
         results.append({"kernel": kind, "samples": found, "medians": medians})
-        told = "{emulated:6.2f} ns per thread; in our simulator {simulated:8.0f}, in Numba's {numba:10.0f}"
-        print(f"{kind:13} {told.format(**medians)}", flush=True)
+        text = "{emulated:6.2f} ns per thread; in our simulator {simulated:8.0f}, in Numba's {numba:10.0f}"
+        print(f"{kind:13} {text.format(**medians)}", flush=True)
     return results
 
 
@@ -111,7 +108,7 @@ def _work():
 
 
 def _compilation():
-    """Return what compiling kernels takes: with nothing on disk, and in a later process."""
+    """Return the times of compiling kernels: with an empty cache, and in a later process."""
     with tempfile.TemporaryDirectory() as folder:
         first, later = (_run("emulator_kernels.compilation()", GPULESS_CACHE=folder) for _ in range(2))
     each = [1e3 * later[who] / later["kernels"] for who in ("numba", "own")]
@@ -123,14 +120,7 @@ def _compilation():
 
 
 def _run(measured, **variables):
-    """Return what a function of ours measures, in a separate process."""
+    """Run a function of `benchmarks` in a separate process; return its result."""
     code = f"import json; import gpuless; gpuless.select(); from benchmarks import {measured.split('.')[0]}"
-    return _start(["-c", f"{code}; print(json.dumps({measured}))"], **{"GPULESS": "emulator"} | variables)
-
-
-def _start(arguments, **variables):
-    kept = environment()
-    kept.pop("NUMBA_ENABLE_CUDASIM", None)
-    command = [sys.executable, "-W", "ignore", *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=kept | variables)
-    return json.loads(done.stdout.splitlines()[-1])
+    changes = {"GPULESS": "emulator", "NUMBA_ENABLE_CUDASIM": "0"} | variables
+    return answer_of(["-c", f"{code}; print(json.dumps({measured}))"], **changes)

@@ -1,4 +1,4 @@
-"""Kernels timed on the emulated GPU: the course's, and a convolution as a learner writes it."""
+"""Kernels timed on the emulated GPU: the course's, and a convolution like a learner's."""
 
 import dataclasses
 import time
@@ -41,19 +41,19 @@ def _floats(*shape):
 
 
 def _layer(images, channels, side, kernels):
-    """Return images, kernels, results, and what computing these takes: two operations a product."""
+    """Return images, kernels, results, and the number of operations, two for each product."""
     out = images, kernels, side - 2, side - 2
     work = 2 * np.prod(out, dtype=float) * channels * 9
     return _floats(images, channels, side, side), _floats(kernels, channels, 3, 3), _floats(*out), work
 
 
 def launches():
-    """Return for each measure what is launched, how much work that is, and its unit."""
+    """Return for each measure a launch, its work, and its unit."""
     x, y = _floats(ELEMENTS), _floats(ELEMENTS)
     a, b, c = (_floats(SIDE, SIDE) for _ in range(3))
     images, weight, out, work = _layer(*LAYER)
     few, few_weight, few_out, few_work = _layer(*NAIVE_LAYER)
-    # Every second column of a wider image: its elements are not next to each other.
+    # Every second column of a wider image, so elements are not contiguous.
     columns, rows = few.shape[3], few.shape[2]
     strided = cuda.device_array((*few.shape[:2], rows, 2 * columns), np.float32)[:, :, :, ::2]
     grid = -(-columns // 16), -(-rows // 16), few_out.shape[0] * few_out.shape[1]
@@ -78,7 +78,7 @@ def launches():
 
 
 def _seconds(launch, altogether=0.0):
-    """Return the processor time of a launch, the mean of as many in a row as take so long altogether."""
+    """Return the mean processor time of a launch, over as many in a row as take `altogether` seconds."""
     begun, count, seconds = time.process_time(), 0, 0.0
     while not count or seconds < altogether:
         launch()
@@ -88,19 +88,19 @@ def _seconds(launch, altogether=0.0):
 
 
 def measure(repeats=9):
-    """Time the launches, each 20 ms in a row, one kernel after the other, again and again.
+    """Time the launches: the kernels take turns, and in each a kernel is launched again for 20 ms.
 
-    The first launch of a row finds in no cache what it reads and writes, nor its own code.
+    The first launch of a turn finds neither its data nor its code in a cache.
 
     Returns
     -------
     dict of str to (list of float, str)
-        For each measure its samples, of processor time, and their unit.
+        For each measure its samples, from processor time, and their unit.
     """
     found = launches()
     samples = {name: [] for name in found}
     for launch, _, _ in found.values():
-        launch()  # compiled
+        launch()  # compiles
     for _ in range(repeats):
         for name, (launch, work, unit) in found.items():
             seconds = _seconds(launch, altogether=0.02)
@@ -119,12 +119,12 @@ def _train(images):
 
 
 def epoch():
-    """Return the seconds of an epoch of `mnist_cnn`, all kernels compiled.
+    """Return the seconds of an epoch of `mnist_cnn`, with compiled kernels.
 
     Returns
     -------
     dict
-        "wall", of training; "processor", of all cores, with the test that follows.
+        "wall", of training; "processor", of all cores, including the test after it.
     """
     _train(64 * 3)
     begun = time.process_time()
@@ -137,8 +137,8 @@ def compilation():
     Returns
     -------
     dict
-        "kernels", how many there were; seconds of processor time of all: "numba", from Python to PTX, and
-        "own", what the first launch takes beyond that and beyond the second one.
+        "kernels", their number; seconds of processor time of all: "numba", from Python to PTX, and "own", the
+        rest of the first launch, less the time of the second one.
     """
     from numba.cuda.dispatcher import CUDADispatcher
 

@@ -21,12 +21,12 @@ from cnn_numba.train.recipes import PLAIN
 
 
 def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256), repeats=3, images=None):
-    """Time a training epoch, ours and PyTorch's in turn.
+    """Time a training epoch, ours and PyTorch's in turns.
 
-    Same network, initial weights, batches, optimiser and number of threads; the data is in memory on
-    both sides. Before the timed epochs each takes some untimed steps. PyTorch runs in a process of its
-    own, idle while ours is timed: in one process both would share one OpenMP, and with it the way of
-    waiting that suits our kernels (see `ops.shared.jit`) but costs PyTorch a seventh of its speed.
+    Both have the same network, initial weights, batches, optimiser and number of threads, and their data in
+    memory. Before the timed epochs each takes some untimed steps. PyTorch runs in a separate process, idle
+    while ours is timed: in one process both would share one OpenMP, whose way of waiting suits our kernels
+    (see `ops.shared.jit`) but costs PyTorch a seventh of its speed.
 
     Parameters
     ----------
@@ -36,14 +36,14 @@ def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256), repeats=3, images=None
     repeats : int
         Epochs of each.
     images : int, optional
-        How many of the training images an epoch has; all if None.
+        The number of training images in an epoch; all if None.
 
     Returns
     -------
     dict
-        Seconds of every epoch, the medians, and their ratio ours / PyTorch; and the same of processor time,
-        which tells more where others use the machine too. With several threads it counts waiting in a busy
-        loop as well: compare it with one, ``NUMBA_NUM_THREADS=1``.
+        Seconds of every epoch, the medians, and their ratio ours / PyTorch; and the same for processor time,
+        which is more reliable on a shared machine. With several threads it includes busy waiting, so compare
+        it with one thread, ``NUMBA_NUM_THREADS=1``.
     """
     need_pytorch()
     data = dataset(model)
@@ -73,13 +73,13 @@ def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256), repeats=3, images=None
 
 
 def _medians_and_ratio(samples):
-    """Return the median of each side, and ours as a share of PyTorch's."""
+    """Return the median of each side, and the ratio ours / PyTorch."""
     medians = {who: statistics.median(seconds) for who, seconds in samples.items()}
     return medians, medians["ours"] / medians["pytorch"]
 
 
 def _time_epochs(model, data, batch_size, repeats):
-    """Return the seconds of our epochs and of PyTorch's, taken in turn, and those of processor time."""
+    """Return the seconds, and the seconds of processor time, of our epochs and of PyTorch's, in turns."""
     recipe = PLAIN | {"batch_size": batch_size}
     network = MODELS[model](batch_size=batch_size)
     optimizer = Adam(network, lr=recipe["lr"])
@@ -100,23 +100,23 @@ def _time_epochs(model, data, batch_size, repeats):
             theirs = pytorch.submit(_pytorch_epoch, len(data.train_labels), repeat).result()
             for measure, seconds in zip((samples, processor), theirs, strict=True):
                 measure["pytorch"].append(seconds)
-            print(f"  batch {batch_size}: ours {samples['ours'][-1]:.2f} s, ", end="")
-            print(f"PyTorch {samples['pytorch'][-1]:.2f} s", flush=True)
+            last = {who: f"{seconds[-1]:.2f} s" for who, seconds in samples.items()}
+            print(f"  batch {batch_size}: ours {last['ours']}, PyTorch {last['pytorch']}", flush=True)
     return samples, processor
 
 
 def _start_pytorch(model, data, recipe, thread_count):
-    """Prepare the process that PyTorch runs in, with the weights that our network begins with."""
+    """Prepare PyTorch's process, with our network's initial weights."""
     global _theirs
-    os.environ.pop("OMP_WAIT_POLICY", None)  # ours; PyTorch is to wait as it does by itself
-    import torch  # before Numba starts its threads: the first of the two brings the OpenMP
+    os.environ.pop("OMP_WAIT_POLICY", None)  # ours; PyTorch should wait in its own way
+    import torch  # before Numba starts its threads, as the first of the two loads its OpenMP
 
     torch.set_num_threads(thread_count)
     _theirs = TorchTraining(MODELS[model](recipe["batch_size"]), data, recipe)
 
 
 def _pytorch_epoch(count, seed):
-    """Train on the first `count` images, where PyTorch runs; return the two kinds of seconds."""
+    """Train PyTorch's network on the first `count` images; return wall and processor seconds."""
     order = batches(count, _theirs.recipe["batch_size"], np.random.default_rng([seed, 1]))
     begun = time.perf_counter(), time.process_time()
     _theirs.epoch(order)

@@ -1,8 +1,8 @@
-"""The epoch on the GPU: ours with and without the graph, and PyTorch in three ways.
+"""A training epoch on the GPU: ours with and without a CUDA graph, and PyTorch in three ways.
 
-All of them have the data on the GPU as bytes and gather their batches there; network, initial weights, order
-and optimiser are the same. PyTorch has the settings it comes with, its fastest Adam, and leave to look for
-its fastest convolutions; it keeps no running loss and accuracy, which ours does.
+All have the data on the GPU as bytes and gather batches there; network, initial weights, order and optimiser
+are the same. PyTorch has its default settings, its fastest Adam, and may search for its fastest convolutions.
+Ours also keeps a running loss and accuracy.
 """
 
 import functools
@@ -46,7 +46,7 @@ class _Ours:
         return self.history[-1]["seconds"]
 
     def _check(self, line):
-        # Without it there would be a figure for a graph that was none.
+        # Otherwise times of launches would count as those of a graph.
         if line.startswith("No CUDA graphs"):
             raise RuntimeError(line)
 
@@ -60,12 +60,12 @@ class _Theirs:
 
     def __init__(self, kind, model, batch_size, data):
         recipe = PLAIN | {"batch_size": batch_size}
-        # A model on the CPU has the same weights in the beginning.
+        # A model on the CPU has the same initial weights.
         self.training = kind(MODELS[model](batch_size=batch_size), data, recipe)
         self.accuracy = self.training.accuracy
 
     def __call__(self, seed):
-        """Train for two epochs; return the seconds of the second, with drawing its order, as ours."""
+        """Train for two epochs; return the seconds of the second, including drawing its order, as in ours."""
         torch, generator = self.training.torch, np.random.default_rng([seed, 1])
         count, batch_size = len(self.training.data.train_labels), self.training.recipe["batch_size"]
         for _ in range(2):
@@ -78,7 +78,7 @@ class _Theirs:
 
 
 def _makers(model, batch_size, data):
-    """Return, by name, what prepares each contender."""
+    """Return, by name, functions that prepare the contenders."""
     kinds = Eager, Compiled, Captured
     ours = [functools.partial(_Ours, model, batch_size, data, graph) for graph in (True, False)]
     theirs = [functools.partial(_Theirs, kind, model, batch_size, data) for kind in kinds]
@@ -86,10 +86,10 @@ def _makers(model, batch_size, data):
 
 
 def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256, 1024), repeats=3):
-    """Time a training epoch on the GPU, ours and PyTorch's in turn, in one process.
+    """Time a training epoch on the GPU, ours and PyTorch's in turns, in one process.
 
-    A turn is two epochs, and the second is timed. An untimed turn comes first, in which kernels are compiled
-    and graphs recorded. A contender that does not work on this machine is left out, and the record says why.
+    A turn is two epochs, of which the second is timed. An untimed turn first compiles kernels and records
+    graphs. A contender that does not work on this machine is left out, and the record says why.
 
     Parameters
     ----------
@@ -102,8 +102,8 @@ def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256, 1024), repeats=3):
     Returns
     -------
     dict
-        For each batch size the seconds of every timed epoch, the medians, how many times the median of
-        "ours, graph" each of them is, the accuracies in the end, and who was left out for which reason.
+        For each batch size the seconds of every timed epoch, the medians, their ratios to the median of
+        "ours, graph", the final accuracies, and which contenders were left out and why.
     """
     need_pytorch()
     import torch
@@ -144,13 +144,13 @@ def _bench_batch_size(model, batch_size, data, repeats):
 
 
 def _prepared(makers):
-    """Return the contenders after a turn that is not timed, and why others are not among them."""
+    """Return the contenders after an untimed turn, and why others were left out."""
     contenders, unavailable = {}, {}
     for who, make in makers.items():
         try:
             contender = make()
             contender(seed=0)
-        except Exception as error:  # PyTorch's compiler, and what it calls, fail in many ways
+        except Exception as error:  # PyTorch's compiler may fail in many ways
             reason = f"{type(error).__name__}: {error}".strip()
             unavailable[who] = reason.splitlines()[0]
             print(f"  {who} does not work here: {unavailable[who]}", flush=True)

@@ -1,7 +1,7 @@
-"""A training epoch on GPUs that are not here: a modelled step, as one CUDA graph and as launches, by kernel.
+"""A training epoch on named GPUs: a modelled step, as one CUDA graph and launch by launch, with its kernels.
 
-Nothing is measured. Steps run on the emulated GPU within `gpuless.profiling`; an epoch is as many steps as it
-takes, and its last, smaller batch counts as a whole one. So does the evaluation of the test images after it.
+Nothing is measured. Steps run on the emulated GPU within `gpuless.profiling`. An epoch is a multiple of a
+step, and its last, smaller batch counts as a whole one, also in the evaluation of the test images.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from cnn_numba.train.recipes import PLAIN
 from cnn_numba.train.step import steps_of
 from gpuless.profile.report import time
 
-_WARM, _STEPS = 2, 3  # steps before that, in which kernels are compiled and the graph is recorded
+_WARM, _STEPS = 2, 3  # steps that compile kernels and record the graph, and profiled steps
 
 
 def bench_epoch(gpus: Sequence[str], model: str = "mnist_cnn", batch_sizes: Sequence[int] = (64,)) -> dict:
@@ -38,8 +38,8 @@ def bench_epoch(gpus: Sequence[str], model: str = "mnist_cnn", batch_sizes: Sequ
     -------
     dict
         For each batch size and GPU the microseconds of a step and the seconds of an epoch in both ways with
-        their ranges, how much of the time the GPU waits for the host, the gaps, and each kernel's part; and
-        the seconds in which the test images are evaluated, a graph for each batch.
+        their ranges, the share of the time in which the GPU waits for the host, the gaps, and the kernels;
+        and the seconds of evaluating the test images, with a graph for each batch.
     """
     gpus, data = [gpuless.profile.device(gpu) for gpu in gpus], dataset(model)
     print("Modelled, not measured.")
@@ -95,7 +95,7 @@ def _evaluated(gpus, model, data, batch_size):
 
 
 def _refuse(line):
-    # Without it there would be a figure for a graph that was none.
+    # Otherwise times of launches would count as those of a graph.
     raise RuntimeError(line)
 
 
@@ -105,7 +105,7 @@ def _figures(steps, graph, launches):
 
 
 def _step(timeline, steps):
-    """Return what is known of a step among others, from when its first kernel begins to that of the next."""
+    """Return the figures of a step, from the beginning of its first kernel to the next step's."""
     begins = [event.begin for event in timeline.events if event.kind == "kernel"]
     kernels = len(begins) // _STEPS
     microseconds = begins[-kernels] - begins[-2 * kernels]
@@ -122,7 +122,7 @@ def _step(timeline, steps):
 
 
 def _kernels(timeline):
-    """Return for each kernel its launches in a step, their microseconds, and what bounds the longest."""
+    """Return for each kernel its launches in a step, their microseconds, and the longest one's limiter."""
     found = defaultdict(list)
     for event in timeline.events:
         if event.kind == "kernel":
@@ -148,11 +148,8 @@ def _print(model, batch_size, gpu, figures):
         print(f"  a step of {step['kernels']} kernels {time(step['microseconds'])} ({between}); {waits}")
     test = figures["evaluation"]
     both = figures["graph"]["epoch_seconds"] + test["seconds"]
-    print(
-        f"the test images, {test['kernels']} kernels a batch, as graphs: {time(1e6 * test['seconds'])};",
-        end=" ",
-    )
-    print(f"an epoch and these: {both:.2f} s")
+    tested = f"the test images, {test['kernels']} kernels a batch, as graphs: {time(1e6 * test['seconds'])}"
+    print(f"{tested}; an epoch and these: {both:.2f} s")
     whole = sum(row["microseconds"] for row in figures["kernels"])
     rows = [("kernel", "share", "a step", "calls", "limited by")]
     for row in figures["kernels"]:

@@ -1,4 +1,4 @@
-"""The figures of docs/fast-on-the-cpu.md: ``python -m benchmarks.fast_page`` takes them from layers.json."""
+"""``python -m benchmarks.fast_page`` updates the figures of docs/fast-on-the-cpu.md from layers.json."""
 
 import json
 import re
@@ -7,11 +7,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE, RECORD = ROOT / "docs" / "fast-on-the-cpu.md", ROOT / "benchmarks" / "layers.json"
 
-#: What bounds a row of the table of layers; the page explains each.
+#: What limits a row of the table of layers; the page explains each.
 BOUNDS = {
     ("conv1 + pooling", "forward"): "a sum has only 9 multiply-adds; finding windows, pooling, writing",
-    ("conv1 + pooling", "backward"): "of four pixels of a window all take part, and one counts",
-    ("conv2 + pooling", "forward"): "multiply-adds, 16 by Winograd for 36 that are counted; transforms",
+    ("conv1 + pooling", "backward"): "all four pixels of a window take part, but only one counts",
+    ("conv2 + pooling", "forward"): "multiply-adds, 16 by Winograd instead of the 36 counted; transforms",
     ("conv2 + pooling", "backward"): "a load, and for the images also a store, for each multiply-add",
     ("linear1", "forward"): "the weight, which comes from a far cache; copying panels",
     ("linear1", "backward"): "dead gradients are multiplied, too; matrices larger than the near caches",
@@ -21,11 +21,11 @@ BOUNDS = {
     ("loss", "forward"): "little work: the call, with cold caches",
     ("update", ""): "a root and a division for each parameter; arrays in a far cache",
 }
-_LEAST = 1e-5  # seconds: what takes less is left out
+_LEAST = 1e-5  # seconds: rows with less are left out
 
 
 def with_figures(text: str, record: dict) -> str:
-    """Return a page with the record's figures between its marks, which are comments of HTML."""
+    """Return a page with the record's figures between its marks, which are HTML comments."""
     parts = {"machine": _machine(record), "ladder": _ladder(record), "layers": _layers(record)}
     for name, part in parts.items():
         begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
@@ -57,7 +57,7 @@ def _ladder(record):
 
 
 def _layers(record):
-    rows = [["what", "pass", "ms", "useful MFLOP", "GFLOP/s", "share of the peak", "what bounds it"]]
+    rows = [["what", "pass", "ms", "useful MFLOP", "GFLOP/s", "share of the peak", "what limits it"]]
     for row in record["stages"] + record["steps"]:
         key = row["name"], row["direction"]
         if row["seconds"] < _LEAST:
@@ -79,7 +79,7 @@ def _percent(share):
 
 
 def _markdown(rows):
-    """Lay a table out: columns of text to the left, figures to the right."""
+    """Return a Markdown table, with text aligned to the left and figures to the right."""
     texts = [any(re.match("[A-Za-z]", cell) for cell in column[1:]) for column in zip(*rows, strict=True)]
     aligns = ["---" if text else "---:" for text in texts]
     return "\n".join(f"| {' | '.join(row)} |" for row in [rows[0], aligns, *rows[1:]])

@@ -1,12 +1,11 @@
-"""From plain loops to the chain: a convolution with its pooling, forward and backward, each version timed.
+"""Times a convolution with its pooling, forward and backward, from plain loops to the chain.
 
-The loops are the definition, in Python and then compiled as they stand.
+The loops are the definition, first in Python and then compiled unchanged.
 """
 
 import numpy as np
 from numba import njit
 
-from benchmarks.records import text_table
 from benchmarks.stages import Stage, calls_of, median_seconds
 from cnn_numba.ops.activation import cpu as activation
 from cnn_numba.ops.conv import cpu as conv
@@ -15,7 +14,7 @@ from cnn_numba.ops.pool import cpu as pool
 
 
 def loops_forward(x, weight, bias, relu, convolved, codes, out):
-    """Convolve, then keep the largest of each window, and in `codes` which of its four pixels that was."""
+    """Convolve, then keep the largest pixel of each window, and its index among the four in `codes`."""
     for n, oc, oh, ow in np.ndindex(convolved.shape):
         total = bias[oc]
         for ic in range(weight.shape[1]):
@@ -32,9 +31,9 @@ def loops_forward(x, weight, bias, relu, convolved, codes, out):
 
 
 def loops_backward(gradient, x, weight, relu, left, spread, grads, grad_x):
-    """Send each gradient to the pixel it came from, then go over all pixels, zeros included.
+    """Pass each gradient to the pixel it came from, then loop over all pixels, zeros included.
 
-    `left` is what `loops_forward` has left, codes and output; `grads` are the gradients of weight and bias.
+    `left` are codes and output of `loops_forward`; `grads` are the gradients of weight and bias.
     """
     (codes, out), (grad_weight, grad_bias) = left, grads
     spread[:], grad_weight[:], grad_bias[:], grad_x[:] = 0, 0, 0, 0
@@ -53,7 +52,7 @@ def loops_backward(gradient, x, weight, relu, left, spread, grads, grad_x):
 
 
 def loop_calls(stage: Stage, forward, backward):
-    """Return functions that take a stage, with stride 1, forward and backward by these loops."""
+    """Return functions that run a stage with stride 1 forward and backward by these loops."""
     each = stage.convolution
     (top, left), relu = np.broadcast_to(each.padding, 2).tolist(), bool(each.relu)
     x = np.pad(stage.x, ((0, 0), (0, 0), (top, top), (left, left)))
@@ -74,7 +73,7 @@ def loop_calls(stage: Stage, forward, backward):
 
 
 def separate_calls(stage: Stage):
-    """Return functions that take a stage forward and backward by the separate operations."""
+    """Return functions that run a stage forward and backward by separate operations."""
     x, (weight, bias, stride, padding, relu, _) = stage.x, stage.convolution
     scratch = conv.conv2d_scratch(x.shape, weight.shape, stride, padding)
     how = {"stride": stride, "padding": padding, "scratch": scratch}
@@ -98,14 +97,14 @@ def separate_calls(stage: Stage):
 
 
 def climb(stages: list[Stage], peak: float) -> list[dict]:
-    """Time each rung with the last stage that has a pooling and stride 1; [] if there is none.
+    """Time each rung on the last stage with pooling and stride 1; return [] if there is none.
 
     Returns
     -------
     list of dict
-        For each rung the seconds of a batch forward and backward, how many images were measured, the share
-        of the peak that its useful operations reach, and the largest error of its output, as a part of the
-        largest output.
+        For each rung the seconds of a batch forward and backward, the number of measured images, the share of
+        the peak that its useful operations reach, and the largest error of its output, divided by the largest
+        output.
     """
     fit = [each for each in stages if each.convolution.pool and np.all(np.equal(each.convolution.stride, 1))]
     if not fit:
@@ -136,7 +135,7 @@ def _rung(name, stage, measured, calls, options, peak):
         "share_of_peak": float(sum(stage.flops()) / (forward + backward) / peak),
         "error": float(np.abs(out - exact).max() / np.abs(exact).max()),
     }
-    print(text_table([[name, f"{1e3 * forward:.2f} ms forward, {1e3 * backward:.2f} backward"]]), flush=True)
+    print(f"{name}  {1e3 * forward:.2f} ms forward, {1e3 * backward:.2f} backward", flush=True)
     return found
 
 

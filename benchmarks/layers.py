@@ -1,9 +1,9 @@
 """Each layer of a model on one core: its time, its useful operations, and its share of the core's peak.
 
-Everything runs on one thread, so that processor time is that of the work and not of waiting, and a share is
-one of a core. The steps of a model are timed inside whole training steps, with the data that the step before
-has left in the caches; the stages of a chain within the chain, again and again. The peak is measured in turn
-with the training steps, on the same core at the same clock.
+Everything runs on one thread, so processor time includes no waiting, and shares are those of one core. The
+steps of a model are timed inside whole training steps, with the caches as the step before left them; the
+stages of a chain are timed repeatedly within the chain. The peak is measured in turns with the training
+steps, on the same core at the same clock.
 """
 
 import contextlib
@@ -25,14 +25,14 @@ from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, store, vectors
 from cnn_numba.train.batches import batches_of
 from cnn_numba.train.optim import Adam
 
-# More than the cycles of a multiply-add times how many begin in one: 8 on the processors of today.
+# More than the latency of a multiply-add times those that start per cycle: 8 on today's processors.
 SUMS = 12
 PEAK_ITERATIONS, WARM_UP = 20_000, 3
 
 
 @njit
 def _multiply_add(iterations, numbers):
-    """Do SUMS multiply-adds again and again that do not wait for one another, on nothing but registers."""
+    """Repeat SUMS independent multiply-adds in registers."""
     sums, addend = vectors(SUMS), load(numbers, 0)
     for i in range(SUMS):
         sums[i] = load(numbers, i * WIDTH)
@@ -52,17 +52,17 @@ def bench_layers(model="mnist_cnn", batch_size=64, repeats=100, ladder=False):
         One of `MODELS`.
     batch_size : int
     repeats : int
-        Training steps that are timed.
+        Timed training steps.
     ladder : bool
-        Whether to climb from plain loops to the fast version as well, with the last stage that is pooled.
+        Whether to climb from plain loops to the fast version as well, on the last stage with pooling.
 
     Returns
     -------
     dict
-        The peak; for each step and stage, forward and backward, the median of its processor time, and for
-        those that hold convolutions or dense layers useful operations and the share of the peak they reach.
-        A multiply-add counts as two, and Winograd's way as the definition. Nothing is counted for an input
-        whose gradient is not needed, nor for what `Stage.flops` leaves out.
+        The peak; for each step and stage, forward and backward, the median of its processor time; and for
+        convolutions and dense layers the useful operations and the share of the peak that they reach. A
+        multiply-add counts as two, and Winograd's method as the definition. Not counted are gradients of
+        inputs that are not needed, and what `Stage.flops` leaves out.
     """
     data = dataset(model)
     with _one_thread():
@@ -102,7 +102,7 @@ _BOTH = "forward", "backward"
 
 
 def _step(network, loss, optimizer, batch, seconds):
-    """Take a training step; note the seconds of its parts, and return outputs and gradients by step."""
+    """Run a training step; note the seconds of its parts, and return outputs and gradients by step."""
 
     def timed(name, direction, function, *arguments):
         begun = time.process_time()
@@ -129,7 +129,7 @@ def _name(step):
 
 
 def _count(network, outputs, gradients):
-    """Return the chains' stages, their times, and all useful operations, these by name and direction."""
+    """Return the chains' stages, their times, and all useful operations by name and direction."""
     stages, times, counted = [], {}, {}
     for step in network.steps:
         name = _name(step)

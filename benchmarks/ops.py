@@ -1,12 +1,11 @@
-"""Benchmarks of single operations on the GPU: each rung against the roof of that device, and PyTorch.
+"""Benchmarks of single operations on the GPU: each rung compared with the device's roof, and PyTorch.
 
-A kernel can be no faster than the arithmetic units and the memory allow: the *roof*. Both are measured here,
-by two kernels that do nothing else. Without a GPU nothing is timed; what the compiler made of each rung is
-reported instead, as what it is.
+Arithmetic units and memory limit the speed of a kernel: the *roof*. Two kernels that do nothing else measure
+both. Without a GPU nothing is timed; a report shows what the compiler made of each rung instead.
 
-How a time is taken: the device's own clock, one pair of events a sample. Where a launch is short, several go
-into a sample, and the GPU is kept busy with something else until all of them wait in its queue, so that the
-host's pace has no part in it. All contenders for a case take their samples in turn.
+Times are taken by the device's clock, with a pair of events for each sample. A sample of short launches has
+several of them, and the GPU is kept busy until all wait in its queue, so that the host's speed does not
+matter. All contenders for a case are sampled in turns.
 """
 
 import functools
@@ -29,8 +28,8 @@ from cnn_numba.ops.shared.warps import load4, store4
 THREADS = 256
 SUMS, UNROLLED = 8, 16  # independent sums of a thread, and multiply-adds on each between two branches
 PEAK_BLOCKS, PEAK_ITERATIONS = 65536, 64
-COPIED = 2**27  # float32: 512 MiB, so that no cache holds a part that matters
-HOLD_ITERATIONS = 100_000  # some milliseconds for the one warp that runs them
+COPIED = 2**27  # float32: 512 MiB, far more than any cache
+HOLD_ITERATIONS = 100_000  # some milliseconds for one warp
 
 
 @cuda.jit
@@ -50,7 +49,7 @@ def fma_peak_kernel(iterations, x, y, out):
     total = float32(0)
     for k in range(SUMS):
         total += sums[k]
-    # Never true. But the compiler cannot know that, and so must not leave out the sums.
+    # Never true, but the compiler does not know that and must keep the sums.
     if total == x:
         out[0] = total
 
@@ -66,7 +65,7 @@ def copy_kernel(source, target):
 
 
 def peak_flops(blocks: int, iterations: int) -> int:
-    """Return how many operations a launch of `fma_peak_kernel` does.
+    """Return the number of operations in a launch of `fma_peak_kernel`.
 
     Examples
     --------
@@ -77,23 +76,23 @@ def peak_flops(blocks: int, iterations: int) -> int:
 
 
 def _multiply_add(blocks, threads, iterations, out):
-    # Converges to 1, so that no number becomes too large or too small to be computed at full speed.
+    # The sums converge to 1, so no number becomes too large or too small for full speed.
     device.launch(fma_peak_kernel, blocks, threads, iterations, np.float32(0.5), np.float32(0.5), out)
 
 
 @functools.cache
 def _nothing():
-    """Return what the kernel never writes to; made once, since to allocate is to wait for the GPU."""
+    """Return the array that the kernel never writes; made once, as allocating waits for the GPU."""
     return device.zeros(1)
 
 
 def measure_roof(repeats: int = 10):
-    """Measure how fast this device multiplies and adds, and how fast it copies.
+    """Measure this device's rates of multiply-adds and of copying.
 
     Returns
     -------
     dict
-        Operations and bytes a second, by the medians, and the samples in seconds.
+        Operations and bytes per second, from the medians, and the samples in seconds.
     """
     peak = device.seconds(lambda: _multiply_add(PEAK_BLOCKS, THREADS, PEAK_ITERATIONS, _nothing()), repeats)
     source, target = device.zeros(COPIED), device.zeros(COPIED)
@@ -112,10 +111,10 @@ def measure_roof(repeats: int = 10):
 
 
 def bound(roof, flops, traffic) -> float:
-    """Return the most operations a second that the roof allows for this work.
+    """Return the most operations per second that the roof allows for some work.
 
-    The roofline model of Williams, Waterman and Patterson (2009):
-    ``min(peak, intensity * bandwidth)``, the intensity being operations for each byte moved.
+    The roofline model of Williams, Waterman and Patterson (2009): ``min(peak, intensity * bandwidth)``, where
+    intensity is the number of operations per byte moved.
 
     Parameters
     ----------
@@ -136,7 +135,7 @@ def bound(roof, flops, traffic) -> float:
 
 
 def signature(launch):
-    """Return the types of a launch's arguments, as Numba writes a signature."""
+    """Return the signature of a launch's arguments, as Numba writes it."""
     return f"void({', '.join(map(_type_text, launch.arguments))})"
 
 
@@ -150,7 +149,7 @@ def _type_text(argument):
 
 
 def launches_of(call, run) -> list[device.Launch]:
-    """Return what a call of ours, without arguments, launches; `run` it as well, or only note it."""
+    """Return the launches that a call without arguments makes; `run` them, or only note them."""
     launches = []
 
     def note(launch):
@@ -165,21 +164,20 @@ def launches_of(call, run) -> list[device.Launch]:
 
 # --- Timing ------------------------------------------------------------------------------------------------
 
-SHORT = 50e-6  # seconds: below this, a sample is of several runs
+SHORT = 50e-6  # seconds: below this, a sample has several runs
 MOST_REPEATS, FEWEST_REPEATS, SECONDS_EACH = 20, 3, 0.5
-MOST_RUNS = 25  # that the host can make while the GPU is kept busy
+MOST_RUNS = 25  # the host can queue these while the GPU is kept busy
 
 
 def bench_ops(cases: Sequence[Case] = CASES):
-    """Time each rung of the ladders on this GPU, and PyTorch, in turn; without a GPU see `bench_ops_static`.
+    """Time each rung of the ladders on this GPU, and PyTorch, in turns; without a GPU `bench_ops_static`.
 
-    A rung whose result is wrong is not timed, and one that does not take the shape is passed over; the record
-    says why.
+    A rung with a wrong result, or one that does not support the shape, is not timed; the record says why.
 
     Returns
     -------
     dict
-        The roof, and for each case every sample of every contender, with what follows from its median.
+        The roof, and for each case every sample of every contender, with the rates from its median.
     """
     if not device.hardware():
         return bench_ops_static(cases)
@@ -220,7 +218,7 @@ def bench_case(case: Case, roof: dict) -> dict:
 
 
 def rates(case, seconds, limit):
-    """Return what a time means: 10^9 operations and bytes a second, and the share of the `limit`."""
+    """Return the rates of a time: 10^9 operations and bytes per second, and the share of the `limit`."""
     return {
         "GFLOP/s": case.flops / seconds / 1e9,
         "GB/s": case.bytes / seconds / 1e9,
@@ -238,17 +236,17 @@ def _line(figures):
 
 
 def _calls(case):
-    """Return the calls to be timed, by contender, and why some of ours are not among them."""
+    """Return the calls to be timed, by contender, and why some of ours are left out."""
     import torch
 
     generator = np.random.default_rng(0)
     inputs = [device.to_device(generator.standard_normal(shape, np.float32)) for shape in case.inputs]
     tensors = [_tensor(array) for array in inputs]
     calls, left_out = {}, {}
-    # In float64: PyTorch's own float32 has errors as well, and larger ones than ours where it transforms.
+    # In float64: PyTorch's float32 results have errors, too, larger than ours if it uses transforms.
     exact = case.theirs(torch, *(tensor.double() for tensor in tensors))
     for who, function in case.contenders.items():
-        # One output each, poisoned: of two rungs that share one, the second could do nothing and pass.
+        # Each rung has its own poisoned output: with a shared one, a rung that does nothing could pass.
         out = device.to_device(np.full(case.outputs[0], np.nan, np.float32))
         call = case.ours(function, *inputs, out)
         try:
@@ -258,7 +256,7 @@ def _calls(case):
             continue
         error = float((_tensor(out).double() - exact).abs().max())
         if error <= case.tolerance:
-            # The launches only: some launchers read back or allocate, which a training step never does.
+            # Only the launches: some launchers read back or allocate, which a training step never does.
             calls[who] = functools.partial(_launch_again, launches)
         else:  # NaN too
             left_out[who] = {"wrong": f"off by up to {error:.3g}, and {case.tolerance:.3g} is allowed"}
@@ -291,7 +289,7 @@ def _library_call(case, tensors, tf32):
 
 @contextmanager
 def _library_settings():
-    """Let PyTorch look for its fastest algorithm, and leave its settings as they were."""
+    """Let PyTorch search for its fastest algorithm within the block, and restore its settings."""
     import torch
 
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
@@ -304,7 +302,7 @@ def _library_settings():
 
 
 def _in_turn(calls):
-    """Return samples and median of each call, all of them warmed up, then sampled in turn."""
+    """Return samples and median of each call; all are warmed up, then sampled in turns."""
     with _library_settings():
         plans = {who: _plan(call) for who, call in calls.items()}
         samples = {who: [] for who in calls}
@@ -319,7 +317,7 @@ def _in_turn(calls):
 
 
 def _plan(call):
-    """Return how many runs a sample has, and how many samples are to be taken."""
+    """Return the number of runs in a sample, and the number of samples."""
     shortest = min(_sample(call, 1) for _ in range(3))
     runs = min(max(math.ceil(SHORT / shortest), 1), MOST_RUNS)
     repeats = min(max(int(SECONDS_EACH / (shortest * runs)), FEWEST_REPEATS), MOST_REPEATS)
@@ -327,7 +325,7 @@ def _plan(call):
 
 
 def _sample(call, runs):
-    """Return the seconds of one run, as a mean over some that follow each other without a pause."""
+    """Return the seconds of one run, as the mean of several without pauses."""
 
     def burst():
         for _ in range(runs):
@@ -343,13 +341,13 @@ STATIC_CC = "9.0"
 
 
 def bench_ops_static(cases: Sequence[Case] = CASES):
-    """Report what the compiler makes of each rung: no times, since there is no GPU to take them on.
+    """Report what the compiler makes of each rung, if there is no GPU to time it.
 
     Returns
     -------
     dict
-        For each rung the kernels it launches, with registers, spills, shared memory, occupancy and the
-        instructions by kind, for compute capability 9.0.
+        For each rung its kernels, with registers, spills, shared memory, occupancy and instructions by kind,
+        for compute capability 9.0.
     """
     print(f"Nothing is timed: there is no GPU ({device.SELECTION.reason}).")
     print(f"What the compiler makes of each kernel for compute capability {STATIC_CC} instead,")
@@ -364,17 +362,17 @@ def bench_ops_static(cases: Sequence[Case] = CASES):
 
 
 def _launches_by_rung(cases):
-    """Return one launch of each kernel, by operation, contender and what tells the kernel from others."""
+    """Return one launch of each kernel, by operation, contender, and the kernel's name and launch."""
     launches = {}
     for case in cases:
-        if case.size == "large":  # those have the kernels of the others, and arrays of gigabytes
+        if case.size == "large":  # they have the same kernels, and arrays of gigabytes
             continue
         for who, function in case.contenders.items():
             arrays = map(device.empty, (*case.inputs, case.outputs[0]))
             try:
                 found = launches_of(case.ours(function, *arrays), run=False)
             except ValueError:
-                continue  # not a shape for this rung
+                continue  # the rung does not support this shape
             for launch in found:
                 which = launch.kernel.py_func.__name__, launch.threads, launch.shared
                 launches.setdefault((case.operation, who, which), launch)
@@ -382,7 +380,7 @@ def _launches_by_rung(cases):
 
 
 def _inspect(launches):
-    """Return the inspector's report of each launch, all compiled at once."""
+    """Return the inspector's report of each launch; all are compiled together."""
     from gpuless.inspector import inspect_kernels
 
     requests = [
@@ -412,7 +410,7 @@ _SHOWN = {"FMA": "FMA", "shared load": "shared", "global load": "global", "integ
 
 
 def _print_table(rows):
-    """Print the figures, one line per kernel; the last columns are shares of its instructions."""
+    """Print the figures, a line for each kernel; the last columns are shares of its instructions."""
     table = [["operation", "rung", "kernel", "threads", "registers", "spilled", "shared B", "occupancy"]]
     table[0] += ["instr.", *_SHOWN.values()]
     for row in rows:

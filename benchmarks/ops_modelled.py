@@ -1,8 +1,8 @@
-"""Operations on GPUs that are not here: the modelled time of each rung, and its share of the roof.
+"""Operations on named GPUs: the modelled time of each rung, and its share of the roof.
 
-Nothing is measured. `gpuless.profile` models each kernel with caches that hold nothing of it; the roof is
-that of the data sheet, with the share of the memory's bandwidth that kernels get. The largest cases are left
-out: they have the kernels of the others.
+Nothing is measured. `gpuless.profile` models each kernel with cold caches. The roof is that of the data
+sheet, with the share of the bandwidth that kernels reach. The largest cases are left out, as they have the
+same kernels.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def bench_ops(gpus: Sequence[str], cases: Sequence[Case] = MODELLED) -> dict:
     -------
     dict
         The roof of each GPU, and for each case and GPU the microseconds of every contender with their range,
-        what follows from them, and what bounds the kernel that takes longest.
+        its rates, and what limits its longest kernel.
     """
     gpus = [gpuless.profile.device(gpu) for gpu in gpus]
     roofs = {gpu.name: roof_of(gpu) for gpu in gpus}
@@ -50,7 +50,7 @@ def bench_ops(gpus: Sequence[str], cases: Sequence[Case] = MODELLED) -> dict:
 
 
 def roof_of(gpu) -> dict:
-    """Return what a GPU does at most: two operations for a multiply-add, and bytes from memory."""
+    """Return a GPU's highest rates: operations, two for a multiply-add, and bytes from memory."""
     lanes = 4 * 32 / gpu.fma  # four partitions, whose units a warp keeps busy for `fma` cycles
     return {
         "flops_per_second": 2 * lanes * gpu.sms * gpu.clock * 1e9,
@@ -65,7 +65,7 @@ def _bench_case(case, gpus, roofs):
     out, found = device.empty(case.outputs[0]), {gpu.name: {} for gpu in gpus}
     launches = {}
     for who, function in case.contenders.items():
-        with suppress(ValueError):  # not a shape for this rung
+        with suppress(ValueError):  # the rung does not support this shape
             launches[who] = launches_of(case.ours(function, *inputs, out), run=False)
     every = [launch for own in launches.values() for launch in own]
     reports = iter(reports_within(lambda: [launch.run() for launch in every], gpus))
@@ -79,7 +79,7 @@ def _bench_case(case, gpus, roofs):
 
 
 def _microseconds(reports, number=0):
-    """Return what kernels take one after the other: modelled, at least or at most."""
+    """Return the time of kernels one after the other: modelled, lowest or highest, by `number`."""
     return sum(times_of(report)[number] for report in reports) + STREAM_GAP * (len(reports) - 1)
 
 

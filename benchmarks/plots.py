@@ -1,7 +1,7 @@
-"""Pictures of benchmark records: the ladders, the roofline and the epochs.
+"""Pictures of benchmark records: ladders, the roofline and epochs.
 
-Whatever a picture says, it says from the record: device and date stand in its title. A PNG cannot know the
-page it will stand on, so each brings its own paper, light with dark ink.
+All contents come from the record; the title has device and date. A PNG does not know the theme of its page,
+so each has a light background with dark ink.
 """
 
 import json
@@ -10,23 +10,23 @@ from pathlib import Path
 from cnn_numba.train.checkpoint import written_whole
 
 PAPER, INK, FAINT = "#fbfaf7", "#2b2d33", "#c9c7c1"
-# Okabe and Ito's colours, told apart with any colour vision, in the order they are used.
+# Okabe and Ito's colours, distinct for any colour vision, in the order of use.
 COLOURS = ("#0072b2", "#e08a00", "#009e73", "#d55e00", "#b3669e", "#56b4e9")
 OURS, THEIRS = COLOURS[0], COLOURS[1]
-# In the order of the legend; a mark for each size of case.
+# A mark for each size of case, in the order of the legend.
 _MARKERS = {"first layer": "v", "course": "o", "medium": "s", "large": "^"}
 _DPI = 144
 
 
 def plot_records(paths, folder):
-    """Draw what the records in some files hold; each picture is named after its file.
+    """Draw the records in some files; each picture is named after its file.
 
     Parameters
     ----------
     paths : sequence of path
         JSON files that `cnn-numba bench ops` or `bench epoch` has written.
     folder : path
-        Made if it is not there.
+        Created if it is missing.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def plot_records(paths, folder):
     Raises
     ------
     ValueError
-        If a file holds no record, or one of which there is no picture.
+        If a file has no record, or one that cannot be drawn.
     """
     records = {Path(path): _read(path) for path in paths}
     written = []
@@ -56,7 +56,7 @@ def _read(path):
 
 
 def write(record: dict, folder: str | Path, name: str) -> list[Path]:
-    """Draw what a record holds into ``FOLDER/NAME-...png``."""
+    """Draw a record into ``FOLDER/NAME-...png``."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
@@ -69,7 +69,7 @@ def write(record: dict, folder: str | Path, name: str) -> list[Path]:
 
 
 def figures(record: dict) -> dict:
-    """Return what can be drawn of a record: functions without arguments, by name.
+    """Return the pictures of a record as functions without arguments, by name.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def plot_ladder(record, operation):
 
 
 def plot_roofline(record):
-    """Draw every rung under the roof that was measured on the same device.
+    """Draw every rung under the measured roof of its device.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def plot_roofline(record):
                 markersize=7,
                 linestyle="",
                 color=colours[result["operation"]],
-                # The best of a ladder is filled.
+                # The best rung of a ladder is filled.
                 markerfacecolor=colours[result["operation"]] if rate == max(rates) else "none",
             )
     axes.set(xscale="log", yscale="log", ylabel="GFLOP/s")
@@ -192,9 +192,9 @@ def plot_roofline(record):
 
 
 def plot_epochs(record):
-    """Draw the seconds of an epoch as bars at the median, with every sample as a dot.
+    """Draw the seconds of an epoch, the median as a bar and every sample as a dot.
 
-    Where a record has processor time, that is drawn: other programs do not count there.
+    If a record has processor time, that is drawn, as it does not include other programs.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def plot_epochs(record):
     """
     results = record["results"]
     timed = "processor_" if all("processor_seconds" in result for result in results) else ""
-    # The order is that of a result in which none is left out, if there is one.
+    # The order of a result with all contenders, if there is one.
     fullest_first = sorted(results, key=lambda result: -len(result["seconds"]))
     contenders = list(dict.fromkeys(who for result in fullest_first for who in result["seconds"]))
     part = f"{record['images']:,} images" if "images" in record else "An epoch"
@@ -232,7 +232,7 @@ def plot_epochs(record):
     return figure
 
 
-# --- What they share ---------------------------------------------------------------------------------------
+# --- Helpers -----------------------------------------------------------------------------------------------
 
 _LEGEND = {"frameon": False, "fontsize": 8, "labelcolor": INK}
 _NOTE = {"textcoords": "offset points", "fontsize": 8, "color": INK}
@@ -240,7 +240,7 @@ _NOTE = {"textcoords": "offset points", "fontsize": 8, "color": INK}
 
 def _figure(title, rows, columns, size, **subplots):
     """Return a figure with its title, and its axes as an array."""
-    # Only here: drawing costs half a second that measuring does not need.
+    # Imported here, as it takes half a second and measuring does not need it.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, facecolor=PAPER, layout="constrained")
@@ -252,7 +252,7 @@ def _figure(title, rows, columns, size, **subplots):
 
 
 def style(axes, fontsize, **ticks):
-    """Put ink and paper on a pair of axes, and letters of this size on all but the ticks."""
+    """Set the colours of axes, and the font size of their labels and title; `ticks` go to `tick_params`."""
     axes.set_facecolor(PAPER)
     axes.tick_params(colors=INK, **ticks)
     for name, spine in axes.spines.items():
@@ -264,17 +264,17 @@ def style(axes, fontsize, **ticks):
 
 def _device(record):
     machine = record["machine"]
-    name = machine["gpu"]["name"] if "gpu" in machine else f"{machine['processor']}"
-    return f"{name}{'' if 'gpu' in machine else ', ' + threads(machine)}, {record['date']}"
+    name = machine["gpu"]["name"] if "gpu" in machine else f"{machine['processor']}, {threads(machine)}"
+    return f"{name}, {record['date']}"
 
 
 def threads(machine):
-    """Return how many threads of a CPU a record was taken with, in words."""
+    """Return the number of threads in a record, in words."""
     return f"{machine['threads']} thread{'s' * (machine['threads'] != 1)}"
 
 
 def _is_ours(who):
-    return not who.lower().startswith("pytorch")  # the CPU's records write it small
+    return not who.lower().startswith("pytorch")  # lower case in the CPU's records
 
 
 def _why_not(figures):
@@ -282,7 +282,7 @@ def _why_not(figures):
 
 
 def _wrapped(shape):
-    """Break a shape's text into two lines."""
+    """Break the text of a shape into two lines."""
     for separator in (" to ", " by ", ", "):
         head, found, tail = shape.partition(separator)
         if found:
@@ -292,13 +292,13 @@ def _wrapped(shape):
 
 def _write_behind(axes, value, place, text, longest):
     """Write text after the end of a bar."""
-    # On a piece of paper of its own: a line may pass there.
+    # On a background, as a line may cross it.
     paper = {"facecolor": PAPER, "edgecolor": "none", "pad": 1}
     axes.text(value + 0.03 * longest, place, text, va="center", fontsize=8, color=INK, bbox=paper)
 
 
 def _set_bars(axes, names, longest, label):
-    """Name the bars, and leave room for the text after them."""
+    """Label the bars, and leave room for the text after them."""
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     axes.set(xlim=(0, 1.35 * longest), yticks=range(len(names)), yticklabels=names)

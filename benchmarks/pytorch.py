@@ -1,4 +1,4 @@
-"""PyTorch's side of a comparison: the same network, trained with the same recipe."""
+"""PyTorch's side of comparisons: the same network, trained with the same recipe."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from cnn_numba.train.optim import SCHEDULES
 
 
 def need_pytorch():
-    """Insist that PyTorch is installed, before minutes are spent on our side; it is not imported."""
+    """Raise an error if PyTorch is not installed, before minutes of measuring; it is not imported."""
     extras.need("torch", "A comparison with PyTorch")
 
 
@@ -23,7 +23,7 @@ def pytorch_twin(model, initialise=True):
     ----------
     model : Sequential
     initialise : bool
-        Give it the model's parameters; otherwise it keeps PyTorch's own random ones.
+        Copy the model's parameters; otherwise it keeps PyTorch's random ones.
 
     Returns
     -------
@@ -58,14 +58,14 @@ def pytorch_twin(model, initialise=True):
     twin = nn.Sequential(*(twins[type(layer)](layer) for layer in model.layers))
     twin.to(getattr(torch, model.parameters.dtype.name))
     if initialise:
-        # In the same order as in the arena, whatever they are called.
+        # Parameters are in the same order as in the arena, under other names.
         parameters = torch.from_numpy(to_host(model.parameters).copy())
         nn.utils.vector_to_parameters(parameters, twin.parameters())
     return twin
 
 
 def _lstm_twin(our):
-    """Return PyTorch's LSTM, with one output as our layer has, and its parameters under our names too."""
+    """Return PyTorch's LSTM with a single output, like our layer, and our names for its parameters, too."""
     from torch import nn
 
     class LstmTwin(nn.LSTM):
@@ -90,7 +90,7 @@ class TorchTraining:
     initialise : bool
         As in `pytorch_twin`.
     device : {"cpu", "cuda"}
-        Where network and data are.
+        The device of network and data.
     """
 
     def __init__(self, model, data, recipe, initialise=True, device="cpu"):
@@ -113,7 +113,7 @@ class TorchTraining:
         return self.torch.optim.Adam(self.network.parameters(), self.recipe["lr"], betas, **options)
 
     def logits(self, images):
-        """Normalise images, shape (n, C, H, W), uint8, and return what the network makes of them."""
+        """Return the network's logits of images, shape (n, C, H, W), uint8, which it normalises."""
         x = images.float().div_(255)
         if (self.data.mean, self.data.std) != (0.0, 1.0):
             x.sub_(self.data.mean).div_(self.data.std)
@@ -153,13 +153,13 @@ class TorchTraining:
 
 
 class Eager(TorchTraining):
-    """PyTorch on the GPU, one operation after another."""
+    """PyTorch on the GPU, operation by operation."""
 
     def __init__(self, model, data, recipe):
         super().__init__(model, data, recipe, device="cuda")
 
     def make_optimizer(self, **options):
-        """Return the Adam that is one kernel."""
+        """Return the Adam with a single kernel."""
         return super().make_optimizer(fused=True, **options)
 
 
@@ -169,7 +169,7 @@ class Compiled(Eager):
     def __init__(self, model, data, recipe):
         super().__init__(model, data, recipe)
         self.torch.compiler.reset()
-        # Two sizes of batch occur, the last is smaller: each is to have its own code.
+        # The last batch is smaller: each of the two sizes gets its own code.
         self.loss = self.torch.compile(self.loss, mode="max-autotune", dynamic=False)
 
     def step(self, indices):
@@ -179,14 +179,14 @@ class Compiled(Eager):
 
 
 class Captured(Eager):
-    """PyTorch with each whole step, gathering and update included, as a CUDA graph."""
+    """PyTorch with each whole step as a CUDA graph, including gathering and update."""
 
     def __init__(self, model, data, recipe):
         super().__init__(model, data, recipe)
         self.graphs = {}
 
     def make_optimizer(self, **options):
-        """Return the Adam that a graph can hold."""
+        """Return the Adam that can be captured."""
         return super().make_optimizer(capturable=True, **options)
 
     def step(self, indices):
@@ -198,7 +198,7 @@ class Captured(Eager):
         graph.replay()
 
     def _capture(self, indices):
-        """Record a step that reads `indices`, after some unrecorded ones on a stream of their own."""
+        """Capture a step that reads `indices`, after some uncaptured ones on another stream."""
         cuda = self.torch.cuda
         stream = cuda.Stream()
         stream.wait_stream(cuda.current_stream())
@@ -206,7 +206,7 @@ class Captured(Eager):
             for _ in range(3):
                 super().step(indices)
         cuda.current_stream().wait_stream(stream)
-        self.optimizer.zero_grad()  # the graph is to have gradients of its own
+        self.optimizer.zero_grad()  # so that the graph allocates its own gradients
         graph = cuda.CUDAGraph()
         with cuda.graph(graph):
             super().step(indices)

@@ -1,4 +1,4 @@
-"""What a benchmark returns: its figures, with the machine and the versions they were taken on."""
+"""Records of benchmarks: figures, with the machine and the versions that they were measured on."""
 
 import datetime
 import platform
@@ -8,15 +8,15 @@ from gpuless import nvidia
 
 
 def new_record(benchmark, gpu=False, **figures) -> dict:
-    """Return figures with what they were measured on.
+    """Return a record of figures.
 
     Parameters
     ----------
     benchmark : str
     gpu : bool
-        Whether they were measured on the GPU: then it is named as well.
+        Whether they were measured on the GPU; if so, the record names it.
     **figures
-        What JSON can hold.
+        Plain values for JSON.
     """
     machine = {"processor": _processor(), "threads": threads(), "system": platform.system()}
     return {
@@ -29,7 +29,7 @@ def new_record(benchmark, gpu=False, **figures) -> dict:
 
 
 def text_table(rows, left: int = 1) -> str:
-    """Lay rows of text out as a table, its first columns to the left, the others to the right."""
+    """Return rows of text as a table; the first `left` columns are left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     aligns = [str.ljust] * left + [str.rjust] * (len(widths) - left)
     lines = ((align(*cell) for align, *cell in zip(aligns, row, widths, strict=True)) for row in rows)
@@ -37,7 +37,7 @@ def text_table(rows, left: int = 1) -> str:
 
 
 def _gpu():
-    """Return what the GPU is, and what it is driven by."""
+    """Return the GPU's name and capability, and the versions of driver and toolkit."""
     found, cuda = nvidia.driver(), nvidia.toolkit()
     return {
         "name": found.gpus[0].name,
@@ -48,7 +48,7 @@ def _gpu():
 
 
 def _processor():
-    """Return the processor's name as far as the system tells it."""
+    """Return the processor's name, if the system reports it, or its kind."""
     try:
         with open("/proc/cpuinfo") as file:
             return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))

@@ -1,15 +1,12 @@
-"""How fast is the simulator? Numba's own against ours, and the price of sanitizing."""
+"""The speed of simulators: Numba's, ours, and ours under the sanitizer."""
 
-import json
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
-from benchmarks.processes import environment
+from benchmarks.processes import answer_of
 from benchmarks.records import new_record
 
-#: The kernels, for a process that has nothing of ours.
+#: The kernels, for a process that imports nothing of ours.
 SCRIPT = Path(__file__).with_name("simulator_kernels.py")
 _OURS = """
 import json
@@ -24,17 +21,15 @@ print(json.dumps({"plain": plain, "sanitized": sanitized}))
 def bench_simulator():
     """Time kernels of each kind in Numba's simulator and in ours, and under the sanitizer.
 
-    Each simulator has a process of its own, one after the other; both run the same kernels on as many
-    threads.
+    Each simulator has its own process, one after the other; both run the same kernels on as many threads.
 
     Returns
     -------
     dict
-        Every sample in microseconds of processor time per simulated thread; the medians; and ratios: how many
-        times faster than Numba's, and how many times slower with the sanitizer.
+        Every sample in microseconds of processor time per simulated thread; the medians; and two ratios: how
+        many times faster ours is than Numba's, and how many times slower with the sanitizer.
     """
-    stock = _run([str(SCRIPT)])
-    ours = _run(["-c", _OURS])
+    stock, ours = (answer_of(each, NUMBA_ENABLE_CUDASIM="1") for each in ([str(SCRIPT)], ["-c", _OURS]))
     samples = {"stock": stock, "ours": ours["plain"], "sanitized": ours["sanitized"]}
     results = []
     for kind in stock:
@@ -57,14 +52,3 @@ def bench_simulator():
     return new_record(
         "simulator", unit="microseconds of processor time per simulated thread", results=results
     )
-
-
-def _run(arguments):
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment(NUMBA_ENABLE_CUDASIM="1"),
-    )
-    return json.loads(done.stdout)

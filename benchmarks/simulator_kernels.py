@@ -1,6 +1,6 @@
-"""Small kernels of each kind, timed in whichever simulator `numba.cuda` is.
+"""Small kernels of each kind, timed in the simulator that `numba.cuda` is.
 
-Nothing of ours is imported here: run as a script, this measures Numba's own simulator.
+This module imports nothing of ours: run as a script, it measures Numba's simulator.
 """
 
 import json
@@ -103,7 +103,7 @@ def measure(repeats=5, wrap=None, blocks=BLOCKS):
     ----------
     repeats : int
     wrap : callable, optional
-        From a kernel to what is launched in its place, such as `sanitize`.
+        Takes a kernel, returns what to launch instead, such as `sanitize`.
     blocks : int
         Of 64 threads each.
 
@@ -111,14 +111,14 @@ def measure(repeats=5, wrap=None, blocks=BLOCKS):
     -------
     dict of str to list of float
         For each kind of kernel the microseconds per thread of every repeat, and under "first launch" those of
-        the launch before that, of each kernel: most tests launch a kernel once.
+        each kernel's first launch, as most tests launch a kernel once.
     """
     samples = {"first launch": []}
     for name, (kernel, grid, block, arguments) in _launches(blocks).items():
         launch = (wrap or (lambda kernel: kernel))(kernel)[grid, block]
         samples[name] = []
         for kind in ["first launch"] + repeats * [name]:
-            begun = time.process_time()  # of a busy machine it counts what is ours
+            begun = time.process_time()  # excludes other programs
             launch(*arguments)
             cuda.synchronize()
             seconds = time.process_time() - begun

@@ -1,4 +1,4 @@
-"""The stages of a chain of layers, each alone, and the time of a call: for `layers` and `ladder`."""
+"""The stages of a chain of layers, and the time of a call, for `layers` and `ladder`."""
 
 import statistics
 import time
@@ -18,7 +18,7 @@ SECONDS_EACH, FEWEST, MOST = 0.5, 3, 100  # of a call: seconds in all, and sampl
 
 
 class Stage(NamedTuple):
-    """A convolution with its ReLU and pooling, and what it was given in a training step."""
+    """A convolution with its ReLU and pooling, and its arrays in a training step."""
 
     name: str
     x: np.ndarray
@@ -32,8 +32,8 @@ class Stage(NamedTuple):
     def flops(self) -> tuple[int, int]:
         """Return the useful operations forward and backward, two for a multiply-add.
 
-        Forward, a pixel that no pooling window covers needs none; backward, neither does a gradient that is
-        zero, as it is for three pixels of a window and where a ReLU is dead.
+        Not counted are, forward, pixels that no pooling window covers; backward, zero gradients, which three
+        pixels of a window have, and all pixels of a dead ReLU.
         """
         pixels = self.out.size * (4 if self.convolution.pool else 1)
         alive = np.count_nonzero(self.gradient[self.out > 0] if self.convolution.relu else self.gradient)
@@ -42,7 +42,7 @@ class Stage(NamedTuple):
 
 
 def stages_of(chain, gradient) -> list[Stage]:
-    """Return the stages of a chain as its last forward pass and this gradient of its output meet them.
+    """Return the stages of a chain with the arrays of its last forward pass, and of a backward pass.
 
     Parameters
     ----------
@@ -63,14 +63,14 @@ def stages_of(chain, gradient) -> list[Stage]:
 
 
 def calls_of(stages: list[Stage], winograd: bool = True):
-    """Return functions that take stages forward and backward, as a separate chain.
+    """Return functions that run stages forward and backward as a separate chain.
 
     Parameters
     ----------
     stages : list of Stage
-        They follow one another.
+        Consecutive ones.
     winograd : bool
-        Whether to let them go by Winograd's way where that suits them.
+        Whether to use Winograd's method for suitable stages.
     """
     x, last, convolutions = stages[0].x, stages[-1], [stage.convolution for stage in stages]
     scratch = cpu.conv_chain_scratch(x.shape, convolutions, stages[0].needs_input)
@@ -99,9 +99,9 @@ def _run_stage(memory, plan, index, batch, back, needs_input):
 
 
 def time_stages(chain, stages: list[Stage]) -> dict[tuple[str, str], float]:
-    """Return the median processor time of each stage in the memory of its chain, by name and direction.
+    """Return the median processor time of each stage in its chain's memory, by name and direction.
 
-    The chain has just run. Without what packs and unpacks images and weights.
+    The chain must just have run. Packing and unpacking of images and weights are not included.
     """
     memory, plan, found = chain.scratch.memory, chain.scratch.plan, {}
     for index, stage in enumerate(stages):

@@ -1,4 +1,4 @@
-"""How long `cnn-numba train` takes to its first step, and how much memory it takes."""
+"""The time of `cnn-numba train` until its first step, and its peak memory."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ import time
 from benchmarks.processes import environment
 from benchmarks.records import new_record
 
-# Runs the command line as a user does, and notes when the first step was done.
+# Runs the command as a user does, and notes when the first step was done.
 _FIRST_STEP = """
 import json, sys, time
 from cnn_numba import cli
@@ -34,12 +34,12 @@ finally:
 
 
 def peak_memory():
-    """Return the largest resident memory this process has had, in bytes."""
+    """Return the peak resident memory of this process, in bytes."""
     try:
         with open("/proc/self/status") as file:
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
     except OSError:
-        # Not on Linux. There, this would count the memory of the process that started ours.
+        # Not on Linux, where this would include the memory of the parent process.
         import resource
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -49,8 +49,8 @@ def peak_memory():
 def bench_startup(repeats=3):
     """Time `cnn-numba train` from its start to the end of its first step, and note its peak memory.
 
-    The first run has empty caches: it converts the data set and compiles every kernel. Each run
-    trains for a whole epoch, after which the peak of its resident memory is read.
+    The first run has empty caches: it converts the data set and compiles every kernel. Each run trains for
+    an epoch, and then reads its peak resident memory.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""An alternating comparison of training steps of a Transformer with PyTorch.
+"""Training steps of a Transformer, ours and PyTorch's, timed in turns.
 
-``python -m benchmarks.transformer`` prints the comparison; with a path it writes the samples there too.
+``python -m benchmarks.transformer`` prints the comparison; with a path it also writes the record there.
 """
 
 import json
@@ -16,7 +16,7 @@ from benchmarks.records import new_record
 
 
 def bench_transformer(steps=20, rounds=5, batch_size=64):
-    """Time training steps of `text_transformer` on the CPU beside PyTorch's, in turn.
+    """Time training steps of `text_transformer` on the CPU, ours and PyTorch's, in turns.
 
     Parameters
     ----------

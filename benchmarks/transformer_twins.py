@@ -1,4 +1,4 @@
-"""A Transformer's layers in PyTorch."""
+"""The layers of a Transformer in PyTorch."""
 
 from cnn_numba.beyond import transformer
 from cnn_numba.beyond.attention.layers import MultiHeadAttention
@@ -7,7 +7,7 @@ from cnn_numba.nn.layers import GELU
 
 
 def transformer_twins(twins):
-    """Return for each kind of layer a function that makes PyTorch's own; `twins` has those of other kinds."""
+    """Return for each kind of layer a function that makes PyTorch's; `twins` has those of other kinds."""
     import torch
     from torch import nn
 
@@ -27,7 +27,7 @@ def transformer_twins(twins):
             self.heads, self.causal = our.heads, our.causal
 
         def forward(self, x):
-            # By the fused function, as nn.MultiheadAttention does it where it may; that needs a mask besides.
+            # Calls the fused function directly, as nn.MultiheadAttention would need a mask as well.
             projected = nn.functional.linear(x, self.attention.in_proj_weight, self.attention.in_proj_bias)
             n, length, _ = x.shape
             q, k, v = projected.view(n, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)

@@ -1,4 +1,4 @@
-"""The time of a training step with one worker and with two, and of the all-reduce between these."""
+"""The time of a training step with one worker and with two, and of the all-reduce between them."""
 
 import json
 import math
@@ -21,14 +21,14 @@ from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import Adam
 
 BATCH_SIZE = 64
-#: Bytes of the arrays that are added up by two workers: one number, the gradients of mnist_cnn, and many.
+#: Bytes of the arrays that two workers sum: one number, the gradients of mnist_cnn, and a large array.
 SIZES = (4, 900_136, 2**24)
-#: Of a step, or an all-reduce: the first ones warm up.
+#: The first steps or all-reduces, which are not counted.
 WARM = 10
 
 
 def _ways():
-    """Return what is compared: the number of workers, and of the threads of each."""
+    """Return what is compared: the number of workers, and of threads per worker."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     ways = {f"1 worker, {cores} threads": (1, cores), "1 worker, 1 thread": (1, 1)}
     return ways | {"2 workers, 1 thread each": (2, 1)}
@@ -40,16 +40,16 @@ def bench_workers(rounds: int = 5, steps: int = 40) -> dict:
     Parameters
     ----------
     rounds : int
-        How often each way is started.
+        The number of starts of each way.
     steps : int
-        Of each start; the first ten are left out.
+        Of each start; the first ten are not counted.
 
     Returns
     -------
     dict
         Seconds: of a step, the median of each round and the least of all steps; of all-reduces, by bytes,
-        the median of each round; the latency and the bandwidth that the smallest and the largest come to,
-        and what a ring of these would take. Besides, how busy the machine was: its load average.
+        the median of each round; the latency and the bandwidth, from the smallest and the largest array, and
+        the estimated time for a ring. Also the machine's load average.
     """
     extras.need("torch", "A training run with two workers")
     load, found = round(os.getloadavg()[0], 1), {name: [] for name in _ways()}
@@ -57,12 +57,12 @@ def bench_workers(rounds: int = 5, steps: int = 40) -> dict:
     sums = {size: [] for size in SIZES}
     for number in range(rounds):
         for name, (workers, threads) in _ways().items():
-            told = _started(workers, threads, steps)
-            found[name].append(told["step"])
-            least[name] = min(least[name], told["least_step"])
-            for size, seconds in told["sums"].items():
+            figures = _started(workers, threads, steps)
+            found[name].append(figures["step"])
+            least[name] = min(least[name], figures["least_step"])
+            for size, seconds in figures["sums"].items():
                 sums[int(size)].append(seconds)
-            print(f"round {number + 1}, {name}: {told['step'] * 1e3:.1f} ms a step", flush=True)
+            print(f"round {number + 1}, {name}: {figures['step'] * 1e3:.1f} ms a step", flush=True)
     figures = {"batch_size": BATCH_SIZE, "model": "mnist_cnn", "steps": steps, "load_average": load}
     figures |= {"step_seconds": found, "least_step_seconds": least}
     figures |= {"sum_seconds": {str(size): values for size, values in sums.items()}, **link_of(sums)}
@@ -71,7 +71,7 @@ def bench_workers(rounds: int = 5, steps: int = 40) -> dict:
 
 
 def link_of(sums: dict[int, list[float]]) -> dict[str, float]:
-    """Return the latency and bandwidth of two workers' link, and what they say of the gradients' sum.
+    """Return the latency and bandwidth between two workers, and the time they predict for the gradients.
 
     A ring of two takes two steps, each of a latency and half the array.
 
@@ -105,9 +105,9 @@ def table(figures: dict) -> str:
 
 
 def _started(workers, threads, steps):
-    """Start a training run in processes of its own; return what its first worker tells."""
+    """Start a training run in separate processes; return the figures of its first worker."""
     with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/told.json"
+        path = f"{folder}/figures.json"
         launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(workers), "-m"]
         subprocess.run(
             [sys.executable, "-m", *(launcher if workers > 1 else []), __name__, path, str(steps)],
@@ -119,7 +119,7 @@ def _started(workers, threads, steps):
 
 
 def _work(path, steps):
-    """Train as one of the workers; the first one writes the medians down."""
+    """Train as one of the workers; the first one writes the medians to a file."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (BATCH_SIZE * steps, 1, 28, 28), np.uint8)
     labels = rng.integers(0, 10, len(images)).astype(np.int32)
@@ -135,12 +135,12 @@ def _work(path, steps):
             workers=workers,
         )
         times = np.diff(marks)[WARM - 1 :].tolist()
-        told = {"step": median(times), "least_step": min(times), "sums": {}}
+        figures = {"step": median(times), "least_step": min(times), "sums": {}}
         for size in SIZES if workers.many else ():
-            told["sums"][size] = median(_sums(workers, size))
+            figures["sums"][size] = median(_sums(workers, size))
         if workers.first:
             with open(path, "w") as file:
-                json.dump(told, file)
+                json.dump(figures, file)
 
 
 def _sums(workers, size):

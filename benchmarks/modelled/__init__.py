@@ -1,1 +1,1 @@
-"""Modelled times held against published ones."""
+"""Compares modelled times with published ones."""

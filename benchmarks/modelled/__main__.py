@@ -1,6 +1,6 @@
-"""Hold modelled times against published ones: ``cnn-numba bench modelled``, which calls this.
+"""Compare modelled times with published ones: ``cnn-numba bench modelled`` calls this.
 
-It is a separate process: kernels run on the emulated GPU, wherever the command runs.
+It runs in a separate process, as its kernels need the emulated GPU even if there is a real one.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import gpuless
 
 
 def main() -> None:
-    """Predict the rows, print each and what they have in common; write the record and the page."""
+    """Predict the rows, print them and a summary; write the record and the page."""
     parser = argparse.ArgumentParser(prog="cnn-numba bench modelled", description=__doc__.splitlines()[0])
     parser.add_argument("words", nargs="*", help="what GPU, family and name of a row must have")
     parser.add_argument("--record", action="store_true", help="write record and page, for all rows")

@@ -1,6 +1,6 @@
-"""What each part of the model is worth: times without it, from what has been recorded of a launch.
+"""The worth of each part of the model: modelled times without it, from the recording of a launch.
 
-Each part is replaced from outside. The model has no switches.
+Each part is replaced from outside; the model has no switches.
 """
 
 from unittest import mock
@@ -10,11 +10,11 @@ import numpy as np
 from gpuless.profile import caches, model
 from gpuless.profile.units import Costs
 
-_MANY = 10_000  # times as many blocks, so that the last wave does not count
+_MANY = 10_000  # times as many blocks, so that the last wave does not matter
 
 
 def without_parts(report) -> dict:
-    """Return modelled microseconds of a report's launch by the part that is left out."""
+    """Return the modelled microseconds of a report's launch without each part, by part."""
     return {name: part(report.device, report.modelled) for name, part in PARTS.items()}
 
 
@@ -23,7 +23,7 @@ def _predicted(device, found, shape=None, traffic=None):
 
 
 def _without_caches(device, found):
-    """Let every sector that is loaded come from memory."""
+    """Load every sector from memory."""
     traffic = found.traffic
     lines = {key: row.copy() for key, row in traffic.lines.items()}
     for (what, *_), row in lines.items():
@@ -36,7 +36,7 @@ def _without_caches(device, found):
 
 
 class _NoLatencies(Costs):
-    """Costs of instructions whose results are there at once."""
+    """Costs of instructions without latency."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -49,7 +49,7 @@ def _without_latency(device, found):
 
 
 def _hard_maximum(customers, demands, elsewhere):
-    """Let nothing wait until a station is busy all the time."""
+    """Return the throughput without waiting, up to the rate of the busiest station."""
     demands = np.asarray(demands, float)
     return float(min(customers / (elsewhere + demands.sum()), 1 / max(demands.max(), 1e-300)))
 
@@ -60,7 +60,7 @@ def _without_queues(device, found):
 
 
 def _without_waves(device, found):
-    """Take a launch of many times as many blocks, and as little of its time."""
+    """Model a launch of many times as many blocks, and divide its time."""
     many = found.shape._replace(blocks=found.shape.blocks * _MANY)
     return (_predicted(device, found, shape=many) - device.launch) / _MANY + device.launch
 
@@ -91,12 +91,12 @@ def _only_the_busiest(customers, demands, elsewhere):
 
 
 def _only_throughput(device, found):
-    """Take what a roofline would: how long the unit works that works longest."""
+    """Model a roofline: the time of the busiest unit."""
     with mock.patch.object(model, "throughput", _only_the_busiest):
         return _without_waves(device, found)
 
 
-#: By what is left out.
+#: By the part that is left out.
 PARTS = {
     "caches: all that is loaded comes from memory": _without_caches,
     "latencies: results are there at once": _without_latency,

@@ -1,11 +1,11 @@
-"""Convolutions in one dimension whose times have been published, in Numba."""
+"""One-dimensional convolutions with published times, in Numba."""
 
 import numpy as np
 from numba import cuda, float32, float64, int32, uint32
 
 from benchmarks.modelled.kernels import ONE, ZERO, index, thread
 
-#: As long as the longest mask that is published; constant memory is filled when a kernel is compiled.
+#: As long as the longest published mask; constant memory is filled when a kernel is compiled.
 MASK = np.zeros(121, np.float32)
 
 
@@ -23,7 +23,7 @@ def _within(i, n):
 
 @cuda.jit
 def convolve(x, mask, out, width, n):
-    """Multiply by a mask that is in global memory."""
+    """Multiply by a mask in global memory."""
     i = index()
     if i >= n:
         return
@@ -52,7 +52,7 @@ def convolve_constant(x, out, width, n):
 
 @cuda.jit
 def convolve_tiled(x, out, width, n):
-    """Share what a block multiplies, and what lies beside it."""
+    """Load a block's elements, and those beside them, into shared memory."""
     weights = cuda.const.array_like(MASK)
     tile = cuda.shared.array(0, float32)
     t, i, block, half = thread(), index(), uint32(cuda.blockDim.x), uint32(width >> ONE)
@@ -73,7 +73,7 @@ def convolve_tiled(x, out, width, n):
 
 @cuda.jit
 def convolve_cached(x, out, width, n):
-    """Share what a block multiplies; leave what lies beside it to caches."""
+    """Load only a block's elements into shared memory; caches hold those beside them."""
     weights = cuda.const.array_like(MASK)
     tile = cuda.shared.array(0, float32)
     t, i, block, half = thread(), index(), uint32(cuda.blockDim.x), uint32(width >> ONE)

@@ -1,18 +1,16 @@
-"""Times of the rows' kernels on this machine's GPU, beside the modelled ones: ``bench modelled --hardware``.
+"""Measures the rows' kernels on this machine's GPU, for ``bench modelled --hardware``.
 
-The GPU measures here. The emulated GPU, which the model needs, runs in a process of its own: in one process
-Numba launches on one of the two.
+The model needs the emulated GPU, which runs in a separate process: in one process Numba uses only one of the
+two GPUs.
 """
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.processes import environment
+from benchmarks.processes import answer_of
 from benchmarks.records import new_record, text_table
 from cnn_numba import device
 from cnn_numba.device.usable import driver_status
@@ -26,9 +24,9 @@ def bench_hardware(words=(), repeats=20):
     Parameters
     ----------
     words : sequence of str
-        What GPU, family and name of a row must have.
+        Words that a row's GPU, family and name must contain.
     repeats : int
-        How often each is timed, after three launches that are not; the median counts.
+        Timed launches of each, after three untimed ones; the median counts.
 
     Returns
     -------
@@ -39,7 +37,7 @@ def bench_hardware(words=(), repeats=20):
     Raises
     ------
     RuntimeError
-        If there is no real GPU, or none that the model knows.
+        If there is no real GPU, or the model does not know it.
     ValueError
         If no row has all of these words.
     """
@@ -71,7 +69,7 @@ def _rows(words):
 
 
 def measure(rows, repeats):
-    """Yield each row with its times in microseconds; leave out what needs more memory than there is."""
+    """Yield each row with its times in microseconds, except rows that need more memory than there is."""
     for row in rows:
         try:
             launches = row.launches()
@@ -95,14 +93,11 @@ def _launch(launches):
 
 def _modelled(known, words):
     """Return modelled microseconds on a GPU by the names of rows."""
-    command = [sys.executable, "-m", "benchmarks.modelled", "--on", known, *words]
-    environ = environment(GPULESS="emulator")
-    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout)
+    return answer_of(["-m", "benchmarks.modelled", "--on", known, *words], GPULESS="emulator")
 
 
 def device_named(name: str) -> str:
-    """Return which of the modelled GPUs NVIDIA's driver means by a name.
+    """Return the modelled GPU with the name of NVIDIA's driver.
 
     Raises
     ------
@@ -122,7 +117,7 @@ def device_named(name: str) -> str:
 
 
 def write(record: dict) -> Path:
-    """Write a record beside the modelled one; return where it is."""
+    """Write a record beside the modelled one; return its path."""
     path = Path(__file__).with_name(f"hardware-{record['modelled as'].replace(' ', '-').lower()}.json")
     write_whole(path, json.dumps(record, indent=2) + "\n")
     return path

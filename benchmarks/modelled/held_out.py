@@ -1,4 +1,4 @@
-"""Kernels of the rows in ``found.csv`` that no other row has, in Numba. Nothing was fitted on them."""
+"""Kernels that only rows in ``found.csv`` have, in Numba. Nothing was fitted to them."""
 
 from numba import cuda, float32, float64, int32, uint32
 
@@ -27,7 +27,7 @@ def _load_two(partial, x, n):
 
 @cuda.jit(device=True, inline="always")
 def _load_many(partial, x, n):
-    """Load 128 elements per thread, each one block further on than the last."""
+    """Load 128 elements per thread, one block apart."""
     t, width = thread(), uint32(cuda.blockDim.x)
     i = uint32(cuda.blockIdx.x * uint32(128) * width + t)
     partial[t] = x.dtype.type(0)
@@ -38,7 +38,7 @@ def _load_many(partial, x, n):
 
 @cuda.jit(device=True, inline="always")
 def _load_all(partial, x, n):
-    """Load as many elements per thread as there are for it."""
+    """Load all of a thread's elements, one grid apart."""
     t, i = thread(), index()
     total = x.dtype.type(0)
     while i < n:
@@ -80,7 +80,7 @@ def _add_adjacent(partial):
 
 @cuda.jit(device=True, inline="always")
 def _add_halves(partial, least):
-    """Let the first half add the second one, until no more than `least` elements are added."""
+    """Let the first half add the second one, while that has more than `least` elements."""
     t, stride = thread(), uint32(cuda.blockDim.x >> 1)
     while stride > least:
         if t < stride:
@@ -96,7 +96,7 @@ def _add_sequential(partial):
 
 @cuda.jit(device=True, inline="always")
 def _last_warp(partial):
-    """Add up 64 elements within a warp."""
+    """Sum 64 elements within a warp."""
     t = thread()
     if t < WARP:
         for step in (32, 16, 8, 4, 2, 1):
@@ -112,7 +112,7 @@ def _add_last_warp(partial):
 
 @cuda.jit(device=True, inline="always")
 def _add_unrolled(partial):
-    """Add up 256 elements without a loop."""
+    """Sum 256 elements without a loop."""
     t = thread()
     if t < uint32(128):
         partial[t] += partial[uint32(t + uint32(128))]
@@ -125,7 +125,7 @@ def _add_unrolled(partial):
 
 @cuda.jit(device=True, inline="always")
 def _add_shuffled(partial):
-    """Leave the last 64 elements to shuffles."""
+    """Sum the last 64 elements by shuffles."""
     _add_halves(partial, WARP)
     t = thread()
     if t < WARP:
@@ -184,7 +184,7 @@ SUMS_OF_INT32 = {
 
 @cuda.jit
 def scan_in_memory(x, out, n):
-    """Add what is 1, 2, 4, ... to the left, in global memory; blocks of 512."""
+    """Add the element 1, 2, 4, ... to the left, in global memory; blocks of 512."""
     t, i = thread(), index()
     out[i] = x[i]
     cuda.syncthreads()
@@ -273,7 +273,7 @@ def scan_warps(x, out, n):
 
 @cuda.jit
 def scan_neighbours(x, out, n):
-    """Scan four neighbours per thread, then what threads have; blocks of 128."""
+    """Scan four neighbours per thread, then the sums of threads; blocks of 128."""
     ends, sums = cuda.shared.array(32, int32), cuda.local.array(4, int32)
     first, total = uint32(index() * FOUR), int32(0)
     for j in range(4):
@@ -300,7 +300,7 @@ SCANS = {
 
 @cuda.jit(device=True, inline="always")
 def _place(n, across, down):
-    """Return where the first of a thread's four elements is."""
+    """Return the index of the first of a thread's four elements."""
     row, col = uint32(down * 32 + cuda.threadIdx.y), uint32(across * 32 + cuda.threadIdx.x)
     return uint32(row * n + col)
 

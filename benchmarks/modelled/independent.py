@@ -1,10 +1,10 @@
-"""The independent check: modelled times of kernels that the model was never held against.
+"""The independent check: modelled times of kernels that the model was never compared with before.
 
 ``python -m benchmarks.modelled.independent [words ...]`` predicts every row of ``independent.csv``, or
 those whose kernel has all of the words, prints modelled/published and writes both to ``independent.json``.
 
-The rows were chosen before any prediction, the kernels written before it too, without a look at the model.
-Neither rows nor kernels are changed to make errors smaller.
+The rows were chosen and the kernels written before any prediction, without a look at the model. Neither are
+changed to make errors smaller.
 """
 
 import argparse
@@ -26,7 +26,7 @@ RECORD = Path(__file__).with_name("independent.json")
 
 
 class Published(NamedTuple):
-    """A published time: of which GPU and family, in microseconds; `name` is that of its launch."""
+    """A published time in microseconds, with its GPU and family; `name` is that of its launch."""
 
     gpu: str
     family: str
@@ -36,7 +36,7 @@ class Published(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """What is launched, and what the published launch did."""
+    """A launch, and its size relative to the published one."""
 
     kernel: Callable
     grid: int | tuple
@@ -44,7 +44,7 @@ class Launch(NamedTuple):
     arguments: tuple
     shared: int = 0
     scale: float = 1.0
-    """How many times as much as this launch the published one did: arrays of gigabytes are cut down here."""
+    """The published launch's work divided by this one's, which has smaller arrays than gigabytes."""
 
 
 def published(path: Path = _ROWS) -> list[Published]:
@@ -66,7 +66,7 @@ def _published(line):
 
 
 def launches() -> dict[str, Callable[[], Launch]]:
-    """Return what makes the launch of each name of the rows."""
+    """Return functions that make the launches, by the names of rows."""
     from benchmarks.modelled import independent_kernels as kernels, independent_sums as sums
 
     return {
@@ -190,7 +190,7 @@ def _dot(kernel):
 
 
 def predicted(rows: list[Published], launch: Launch) -> list[dict]:
-    """Return the record of each row of one launch on several GPUs."""
+    """Return the records of the rows of one launch on several GPUs."""
     configured = launch.kernel[launch.grid, launch.block, 0, launch.shared]
     reports = gpuless.profile(configured, [row.gpu for row in rows])(*launch.arguments)
     return [_record(row, report, launch.scale) for row, report in zip(rows, reports, strict=True)]
@@ -213,7 +213,7 @@ def _record(row, report, scale):
 
 
 def summary_of(rows: list[dict]) -> dict:
-    """Return errors of a record's rows: of each family, of each GPU, of all."""
+    """Return the errors of a record's rows by family, by GPU, and of all."""
     keys = "gpu", "family", "published", "modelled"
     return summarised(
         [{key: row[key] for key in keys} for row in rows], lambda row: (row["family"], row["gpu"])
@@ -221,7 +221,7 @@ def summary_of(rows: list[dict]) -> dict:
 
 
 def main() -> None:
-    """Predict the rows, print each and what they have in common."""
+    """Predict the rows, print them and a summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("words", nargs="*")
     words = parser.parse_args().words

@@ -20,7 +20,7 @@ def _index():
 
 @cuda.jit
 def stencil(a, b, n):
-    """Store a second derivative of b, but for the ends."""
+    """Store a second derivative of b, except at the ends."""
     i = _index()
     if i >= n - 1 or i == 0:
         return
@@ -61,7 +61,7 @@ def polygon(inside, points, n):
 
 @cuda.jit
 def polygon_of_four(inside, points, n):
-    """Do as `polygon` does, with four points per thread, one block apart."""
+    """`polygon` with four points per thread, one block apart."""
     width = uint32(cuda.blockDim.x)
     i = uint32(cuda.blockIdx.x) * width * uint32(4) + uint32(cuda.threadIdx.x)
     if i < n:
@@ -96,7 +96,7 @@ def polygon_of_four(inside, points, n):
 
 @cuda.jit
 def scan_in_memory(x, y, n):
-    """Store the running sums of each block, which take nine steps in global memory."""
+    """Store the running sums of each block, in nine steps in global memory."""
     thread, i = uint32(cuda.threadIdx.x), _index()
     y[i] = x[i]
     cuda.syncthreads()
@@ -114,7 +114,7 @@ def scan_in_memory(x, y, n):
 
 @cuda.jit
 def scan_in_shared(x, y, n):
-    """Store the running sums of each block, which take nine steps in shared memory."""
+    """Store the running sums of each block, in nine steps in shared memory."""
     buffer = cuda.shared.array(512, int32)
     thread, i = uint32(cuda.threadIdx.x), _index()
     buffer[thread] = x[i]
@@ -172,7 +172,7 @@ def scan_by_shuffles(x, y, n):
 
 @cuda.jit
 def scan_four_by_shuffles(x, y, n):
-    """Do as `scan_by_shuffles` does, with four neighbours per thread."""
+    """`scan_by_shuffles` with four neighbours per thread."""
     sums = cuda.shared.array(32, int32)
     i = uint32(4) * _index()
     total = a = b = c = d = int32(0)
@@ -249,7 +249,7 @@ def histogram_in_memory(data, n, bins):
 
 @cuda.jit
 def histogram_in_shared(data, n, bins):
-    """Count a block's bytes in shared memory, then add them to those of others."""
+    """Count a block's bytes in shared memory, then add the counts to the total."""
     own = cuda.shared.array(256, int32)
     thread, width = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
     bin_ = thread

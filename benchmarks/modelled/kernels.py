@@ -1,7 +1,7 @@
-"""Kernels whose times have been published, in Numba: what they compute and how is alike.
+"""Kernels with published times, written in Numba after their sources.
 
-Indices are 32 bits wide and without sign, as in CUDA C++: Numba makes 64 bits of whatever it is not told
-otherwise, hence the many casts. Where constants are to become part of an address they have 64.
+Indices are unsigned 32-bit numbers, as in CUDA C++: without the many casts Numba would compute in 64 bits.
+Constants that become part of an address have 64 bits.
 """
 
 from numba import cuda, float32, uint8, uint32
@@ -27,7 +27,7 @@ def index():
 
 @cuda.jit
 def reduce_interleaved(x, n, out):
-    """Let every second, fourth, ... thread add: warps are half empty at once."""
+    """Let every second, fourth, ... thread add: warps are half empty from the start."""
     partial = cuda.shared.array(0, uint32)
     t, i, width = thread(), index(), uint32(cuda.blockDim.x)
     partial[t] = x[i] if i < n else ZERO
@@ -45,7 +45,7 @@ def reduce_interleaved(x, n, out):
 
 @cuda.jit
 def reduce_adjacent(x, n, out):
-    """Let the first threads add neighbours that move apart: full warps, banks that conflict."""
+    """Let the first threads add elements of growing distance: full warps, bank conflicts."""
     partial = cuda.shared.array(0, uint32)
     t, i, width = thread(), index(), uint32(cuda.blockDim.x)
     partial[t] = x[i] if i < n else ZERO
@@ -64,7 +64,7 @@ def reduce_adjacent(x, n, out):
 
 @cuda.jit
 def reduce_sequential(x, n, out):
-    """Let the first half add the second half, again and again."""
+    """Let the first half add the second half, repeatedly."""
     partial = cuda.shared.array(0, uint32)
     t, i = thread(), index()
     partial[t] = x[i] if i < n else ZERO
@@ -82,7 +82,7 @@ def reduce_sequential(x, n, out):
 
 @cuda.jit(device=True, inline="always")
 def _load_two(partial, x, n):
-    """Put the sum of two elements, a block apart, into shared memory."""
+    """Store the sum of two elements, a block apart, in shared memory."""
     t, width = thread(), uint32(cuda.blockDim.x)
     i = uint32(cuda.blockIdx.x * (cuda.blockDim.x * 2) + cuda.threadIdx.x)
     partial[t] = x[i] if i < n else ZERO
@@ -119,7 +119,7 @@ def _last_warp(partial, t):
 
 @cuda.jit
 def reduce_last_warp(x, n, out):
-    """Leave the last 64 sums to one warp, which needs no barrier; as published, loading has none either."""
+    """Let one warp add the last 64 sums, without barriers; as published, there is none after loading."""
     partial = cuda.shared.array(0, uint32)
     t = thread()
     _load_two(partial, x, n)
@@ -137,7 +137,7 @@ def reduce_last_warp(x, n, out):
 
 @cuda.jit(device=True, inline="always")
 def _unrolled(partial, t, out):
-    """Add up what a block has in shared memory, without a loop, and write the sum."""
+    """Sum a block's elements in shared memory without a loop, and write the sum."""
     width = uint32(cuda.blockDim.x)
     cuda.syncthreads()
     if width >= uint32(512) and t < uint32(256):
@@ -165,7 +165,7 @@ def reduce_unrolled(x, n, out):
 
 @cuda.jit
 def reduce_many_loads(x, n, out):
-    """Add as many elements per thread as there are for it."""
+    """Add all of a thread's elements before the block begins."""
     partial = cuda.shared.array(0, uint32)
     t, width = thread(), uint32(cuda.blockDim.x)
     i = uint32(cuda.blockIdx.x * (cuda.blockDim.x * 2) + cuda.threadIdx.x)
@@ -184,7 +184,7 @@ def reduce_many_loads(x, n, out):
 
 @cuda.jit
 def add_columns(a, b, c, m, n):
-    """Let neighbouring threads be in different rows."""
+    """Neighbouring threads are in different rows."""
     i = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     j = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
     at = uint32(i * m + j)
@@ -194,7 +194,7 @@ def add_columns(a, b, c, m, n):
 
 @cuda.jit
 def add_rows(a, b, c, m, n):
-    """Let neighbouring threads be in the same row."""
+    """Neighbouring threads are in the same row."""
     i = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
     j = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     at = uint32(i * m + j)
@@ -204,7 +204,7 @@ def add_rows(a, b, c, m, n):
 
 @cuda.jit
 def to_grey(image, out, width, height):
-    """Weigh the three colours of a pixel."""
+    """Sum the weighted colours of a pixel."""
     row = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
     col = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     if row >= height or col >= width:
@@ -220,7 +220,7 @@ def to_grey(image, out, width, height):
 
 @cuda.jit
 def multiply(a, b, out, rows, inner, cols):
-    """Compute an element of the product per thread, from memory."""
+    """Compute one element of the product per thread, from global memory."""
     row = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
     col = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     if row >= rows or col >= cols:
@@ -234,7 +234,7 @@ def multiply(a, b, out, rows, inner, cols):
 
 @cuda.jit
 def multiply_tiled(a, b, out, rows, inner, cols):
-    """Share tiles of both matrices, one after the other in shared memory, as wide as the block."""
+    """Load tiles of both matrices, as wide as the block, into shared memory, one after the other."""
     tiles = cuda.shared.array(0, uint32)
     width = uint32(cuda.blockDim.x)
     second = uint32(width * width)
@@ -261,7 +261,7 @@ def multiply_tiled(a, b, out, rows, inner, cols):
 
 @cuda.jit
 def multiply_two_columns(a, b, out, rows, inner, cols):
-    """Do as `multiply_tiled`, with two columns per thread; the second tile's rows overlap, as published."""
+    """`multiply_tiled` with two columns per thread; the second tile's rows overlap, as published."""
     tiles = cuda.shared.array(0, uint32)
     width = uint32(cuda.blockDim.x)
     second = uint32(width * width)
@@ -295,7 +295,7 @@ def multiply_two_columns(a, b, out, rows, inner, cols):
 
 @cuda.jit
 def multiply_vector(out, matrix, vector, m, n):
-    """Compute the product of a row and the vector per thread."""
+    """Compute the product of one row and the vector per thread."""
     i = index()
     if i >= m:
         return
@@ -308,7 +308,7 @@ def multiply_vector(out, matrix, vector, m, n):
 
 @cuda.jit
 def multiply_vector_tiled(out, matrix, vector, m, n):
-    """Share a part of the vector at a time."""
+    """Load one part of the vector at a time into shared memory."""
     tile = cuda.shared.array(0, uint32)
     t, i, width = thread(), index(), uint32(cuda.blockDim.x)
     total, start = ZERO, ZERO
@@ -345,7 +345,7 @@ def count_in_memory(x, bins, n, count):
 
 @cuda.jit
 def count_in_shared(x, bins, n, count):
-    """Count in shared memory, and add the counts of blocks."""
+    """Count in shared memory, and add the counts of the blocks."""
     own = cuda.shared.array(0, uint32)
     i, step, width = index(), uint32(cuda.blockDim.x * cuda.gridDim.x), uint32(cuda.blockDim.x)
     at = thread()

@@ -7,7 +7,7 @@ from benchmarks.modelled.kernels import ONE, WARP, ZERO, thread
 
 @cuda.jit
 def product_naive(a, b, c, n, alpha, beta):
-    """Let neighbouring threads be in different rows of the result."""
+    """Neighbouring threads are in different rows of the result."""
     x = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     y = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
     if x < n and y < n:
@@ -21,7 +21,7 @@ def product_naive(a, b, c, n, alpha, beta):
 
 @cuda.jit
 def product_coalesced(a, b, c, n, alpha, beta):
-    """Let neighbouring threads be in the same row of the result."""
+    """Neighbouring threads are in the same row of the result."""
     t = thread()
     x = uint32(cuda.blockIdx.x * 32 + (t >> uint32(5)))
     y = uint32(cuda.blockIdx.y * 32 + (t & uint32(31)))
@@ -36,7 +36,7 @@ def product_coalesced(a, b, c, n, alpha, beta):
 
 @cuda.jit
 def product_shared(a, b, c, n, alpha, beta):
-    """Share tiles of 32 by 32."""
+    """Load tiles of 32 by 32 into shared memory."""
     tile_a, tile_b = cuda.shared.array(1024, float32), cuda.shared.array(1024, float32)
     t = thread()
     row, col = uint32(t >> uint32(5)), uint32(t & uint32(31))
@@ -57,7 +57,7 @@ def product_shared(a, b, c, n, alpha, beta):
 
 @cuda.jit
 def product_column(a, b, c, n, alpha, beta):
-    """Compute eight results below each other a thread."""
+    """Compute eight results of a column per thread."""
     tile_a, tile_b = cuda.shared.array(512, float32), cuda.shared.array(512, float32)
     results = cuda.local.array(8, float32)
     t = thread()
@@ -144,7 +144,7 @@ def transpose_writing(x, out, n):
 
 @cuda.jit
 def transpose_shared(x, out, n):
-    """Turn a tile in shared memory, whose banks conflict."""
+    """Transpose a tile in shared memory, with bank conflicts."""
     tile = cuda.shared.array((32, 32), float32)
     tx, ty = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
     tile[ty, tx] = x[uint32((cuda.blockIdx.y * 32 + ty) * n + cuda.blockIdx.x * 32 + tx)]
@@ -154,7 +154,7 @@ def transpose_shared(x, out, n):
 
 @cuda.jit
 def transpose_padded(x, out, n):
-    """Turn a tile in shared memory whose rows are one element longer."""
+    """Transpose a tile in shared memory with padded rows."""
     tile = cuda.shared.array((32, 33), float32)
     tx, ty = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
     tile[ty, tx] = x[uint32((cuda.blockIdx.y * 32 + ty) * n + cuda.blockIdx.x * 32 + tx)]
@@ -164,7 +164,7 @@ def transpose_padded(x, out, n):
 
 @cuda.jit
 def transpose_swizzled(x, out, n):
-    """Turn a tile in shared memory whose columns change places from row to row."""
+    """Transpose a tile in shared memory with swizzled columns."""
     tile = cuda.shared.array((32, 32), float32)
     tx, ty = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
     other = uint32(tx ^ ty)

@@ -1,6 +1,6 @@
-"""The record of modelled times, and where it is shown: page, picture, guide, the errors of each GPU.
+"""Writes the record of modelled times, and what shows it: page, picture, guide, the errors of each GPU.
 
-``python -m benchmarks.modelled.page`` writes all but the record again.
+``python -m benchmarks.modelled.page`` rewrites all but the record.
 """
 
 import datetime
@@ -21,7 +21,7 @@ HELD_AGAINST = ROOT / "gpuless" / "profile" / "held_against.py"
 
 
 def new_record(found: list) -> dict:
-    """Return what is kept of predictions."""
+    """Return the record of predictions."""
     rows = [predictions.as_recorded(each) for each in found]
     return {
         "date": datetime.date.today().isoformat(),
@@ -32,7 +32,7 @@ def new_record(found: list) -> dict:
 
 
 def write(record: dict) -> None:
-    """Write the record, and everything that says what it says."""
+    """Write the record, and all files with its figures."""
     write_whole(RECORD, _text(record))
     write_whole(HELD_AGAINST, held_against(record))
     for path in (PAGE, GUIDE):
@@ -48,7 +48,7 @@ def _text(record):
 
 
 def held_against(record: dict) -> str:
-    """Return the module that says what each GPU was held against."""
+    """Return the source of the module with each GPU's number of rows and mean error."""
     devices = dict.fromkeys(row["device"] for row in record["rows"])
     lines = [
         f'    "{name}": ({record["summary"][name]["rows"]}, {record["summary"][name]["mean error"]:.2f}),'
@@ -63,7 +63,7 @@ def held_against(record: dict) -> str:
 
 
 def with_figures(text: str, record: dict) -> str:
-    """Return a page with the record's figures between its marks, which are comments of HTML."""
+    """Return a page with the record's figures between its marks, which are HTML comments."""
     for name in re.findall(r"<!-- (\w+) -->", text):
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         pattern = f"(?<={re.escape(begin)}).*?(?={re.escape(end)})"
@@ -137,7 +137,7 @@ def _ablation(record):
 
 
 def _rows(record):
-    """Return all rows, a table for each family, the worst first."""
+    """Return all rows, in a table for each family, worst first."""
     parts = []
     for family in dict.fromkeys(row["family"] for row in record["rows"]):
         own = [row for row in record["rows"] if row["family"] == family]
@@ -171,12 +171,12 @@ def _unwritten(record):
 
 
 def _measured():
-    """Return the records of what GPUs have measured."""
+    """Return the paths of records measured on GPUs."""
     return sorted(RECORD.parent.glob("hardware-*.json"))
 
 
 def _hardware(record):
-    """Return what GPUs have measured, a line for each of their records."""
+    """Return a table of the records measured on GPUs."""
     rows = [["GPU", "driver", "date", "rows", "mean error", "median error"]]
     for path in _measured():
         each = json.loads(path.read_text(encoding="utf-8"))
@@ -189,7 +189,7 @@ def _hardware(record):
 
 
 def _independent(record):
-    """Return what the independent check came to."""
+    """Return the result of the independent check."""
     path = RECORD.with_name("independent.json")
     every = json.loads(path.read_text(encoding="utf-8"))["summary"]["all"]
     return (
@@ -217,7 +217,7 @@ _PARTS = {
 
 
 def draw(record: dict) -> None:
-    """Draw modelled against published times, a mark for each family; rows held out are hollow."""
+    """Draw modelled against published times, with a mark for each family, hollow for rows held out."""
     from matplotlib.figure import Figure
 
     from benchmarks.plots import COLOURS, FAINT, INK, PAPER, style

@@ -1,4 +1,4 @@
-"""Modelled times of published rows, and how far they are away."""
+"""Modelled times of published rows, and their errors."""
 
 import functools
 import time
@@ -13,7 +13,7 @@ from benchmarks.modelled.ablation import PARTS, without_parts
 from gpuless.profile.devices import device
 
 FACTOR = 1.5
-_APART = 1.25  # rows that differ by less have no order
+_APART = 1.25  # the order of rows that differ by less does not count
 
 
 class Predicted(NamedTuple):
@@ -27,9 +27,9 @@ class Predicted(NamedTuple):
 
 
 def predict(rows: list, parts: bool = False, say=print) -> list:
-    """Return each row as `Predicted`; rows of one name are the same launches on several GPUs.
+    """Return each row as `Predicted`; rows with the same name are the same launches on several GPUs.
 
-    `parts`: whether to leave parts out as well; `say`: takes a line of text for each row.
+    `parts`: whether to model each row without each part as well; `say` gets a line of text for each row.
     """
     groups = defaultdict(list)
     for row in rows:
@@ -39,7 +39,7 @@ def predict(rows: list, parts: bool = False, say=print) -> list:
 
 @functools.cache
 def _known():
-    """Return how many published rows there are by the names of GPUs."""
+    """Return the number of published rows of each GPU."""
     from benchmarks.modelled.rows import published
 
     return Counter(row.device.name for row in published())
@@ -48,7 +48,7 @@ def _known():
 def _predicted(rows, parts, say):
     begin, launches = time.process_time(), rows[0].launches()
     sums = np.zeros((len(rows), 3 + len(PARTS)))
-    # A report's range depends on how many rows its GPU has: let it be what the record is going to say.
+    # A report's range depends on the number of its GPU's rows; use the number that the record will have.
     devices = [device(row.device, rows=_known()[row.device.name]) for row in rows]
     for launch in {id(launch): launch for launch in launches}.values():
         kernel, grid, block, shared, arguments = launch
@@ -68,13 +68,13 @@ def _predicted(rows, parts, say):
 
 
 def _names(row):
-    """Return what a row of the record is one of."""
+    """Return the groups of a row of the record."""
     large = ["A100 and H100"] if row["held out"] and row["device"].startswith(("A100", "H100")) else []
     return ["held out" if row["held out"] else "given", row["family"], row["device"], *large]
 
 
 def summarised(rows: list, names=_names) -> dict:
-    """Return errors of a record's rows: of all, and of each group that `names` returns for a row."""
+    """Return the errors of all rows of a record, and of each group; `names` returns the groups of a row."""
     groups = defaultdict(list, {"all": rows})
     for row in rows:
         for name in names(row):
@@ -83,7 +83,7 @@ def summarised(rows: list, names=_names) -> dict:
 
 
 def errors(rows: list) -> dict:
-    """Return how far modelled times are from published ones, and how often order and range are right."""
+    """Return the errors of modelled times, and how often order and range are right."""
     ratios = np.array([row["modelled"] / row["published"] for row in rows])
     right = pairs = 0
     for a, b in combinations(rows, 2):
@@ -104,7 +104,7 @@ def errors(rows: list) -> dict:
 
 
 def as_recorded(found: Predicted) -> dict:
-    """Return a row as the record has it."""
+    """Return a row as plain values for the record."""
     row = found.row
     return {
         "gpu": row.gpu,
@@ -120,7 +120,7 @@ def as_recorded(found: Predicted) -> dict:
 
 
 def ablation(found: list) -> dict:
-    """Return errors of the whole model and of what is left without each part, for the rows given."""
+    """Return the errors of the whole model, and of the model without each part, for the rows given."""
     given = [each for each in found if not each.row.held_out]
     rows = [as_recorded(each) for each in given]
     without = {

@@ -1,4 +1,4 @@
-"""The published rows that there are kernels for, and how each is launched."""
+"""The published rows with a kernel, and the launch of each."""
 
 import csv
 import re
@@ -11,16 +11,16 @@ import numpy as np
 from benchmarks.modelled import convolutions, held_out, kernels, matrices, rungs, scans, tiles
 from gpuless.profile.devices import device
 
-#: Published rows that no kernel can be written for, and why.
+#: Published rows without a kernel, and the reason.
 UNWRITTEN = {"SGEMM 0: cuBLAS": "its source is not public"}
-_AT = " at "  # comes between a GPU and the clock that it was locked to
+_AT = " at "  # between a GPU's name and the clock that it was locked to
 
 
 class Row(NamedTuple):
-    """A published time in microseconds, and launches that are the same.
+    """A published time in microseconds, and the same launches.
 
-    `gpu`: with its clock, if it was locked: "A100 PCIe at 0.765 GHz"; `held_out`: whether nothing was
-    fitted on it; `launches`: returns kernel, grid, block, bytes of dynamic shared memory, arguments of each.
+    `gpu`: with its clock, if that was locked: "A100 PCIe at 0.765 GHz"; `held_out`: whether nothing was
+    fitted to it; `launches`: returns for each kernel, grid, block, bytes of dynamic shared memory, arguments.
     """
 
     gpu: str
@@ -38,12 +38,12 @@ class Row(NamedTuple):
 
     @property
     def text(self):
-        """What words are looked for in."""
+        """The text to search for words."""
         return f"{self.gpu} {self.family} {self.name}"
 
 
 def published():
-    """Return the `Row` of each published time that a kernel was written for."""
+    """Return the `Row` of each published time with a kernel."""
     found = []
     for name in ("published.csv", "found.csv"):
         with open(Path(__file__).with_name(name), newline="", encoding="utf-8") as file:
@@ -69,7 +69,7 @@ def _row(line, held_out):
 
 
 def _all_of(launch):
-    """Return a function that returns launches as a list, if there is but one as well."""
+    """Return a function that returns launches as a list, even a single one."""
 
     def launches():
         found = launch()
@@ -79,7 +79,7 @@ def _all_of(launch):
 
 
 def _microseconds(line):
-    """Return the time of a row, whether it is that or a rate."""
+    """Return the time of a row, which may be given as a rate."""
     figure, size = float(line["figure"]), line["problem_size"]
     if line["unit"] == "GFLOP/s":
         return 2 * int(re.match(r"(\d+)x", size)[1]) ** 3 / figure / 1e3
@@ -92,9 +92,9 @@ _arrays = {}
 
 
 def array(name, size, type_=np.uint32):
-    """Return an array on the device; the same one for the same name and size.
+    """Return an array on the device, the same one for the same name and size.
 
-    It is full of zeros, or of nothing in particular if it is very large.
+    It is full of zeros, or uninitialised if it is very large.
     """
     from numba import cuda
 
@@ -142,7 +142,7 @@ def _product(title, numbers):
     kernel, per_thread, tiles = {
         "Simple Matrix Matrix Multiplication": (kernels.multiply, 1, 0),
         "Matrix Matrix Multiplication with Tiles": (kernels.multiply_tiled, 1, 2),
-        # Its grid is four times as wide as it would have to be.
+        # Its grid is four times as wide as necessary.
         "Matrix Matrix Multiplication with Rectangular Tiles": (kernels.multiply_two_columns, 0.5, 3),
     }[title]
     n, side = numbers["Num Rows 1"], numbers["Num Threads"]
@@ -200,7 +200,7 @@ def _scan(title, numbers):
         "Brent-Kung": (scans.scan_brent_kung, 1024, 2048),
         "Three-Phase": (scans.scan_three_phases, 4096, 4096),
     }[title]
-    n = 1 << 26  # of those that were measured, the one whose time this is
+    n = 1 << 26  # of the published sizes, the one with this time
 
     def launch():
         sums = [array(f"sums{level}", -(-n // size**level)) for level in (1, 2, 3)]
@@ -274,7 +274,7 @@ def _ladder(title, numbers):
 
 
 def _transpose(title, numbers):
-    # Whatever their names say: v0 writes neighbours, and v1 and v2 read them. Numba has no __ldg, which on a
+    # In spite of their names, v0 writes neighbours, and v1 and v2 read them. Numba has no __ldg, which on a
     # T4 loads through the same cache.
     kernel = {
         "v0": matrices.transpose_writing,
@@ -301,7 +301,7 @@ def _sum_of(title, numbers):
             blocks = -(-size // (threads * per_thread))
             out = array(f"sums{len(launches)}", blocks, type_)
             launches.append((kernel, blocks, threads, 0, (x, np.uint32(size), out)))
-            # What is left is added by a single block, by as many as it takes, or by the host.
+            # The rest is added by a single block, by several launches, or by the host.
             if blocks == 1 or type_ == "float32" or per_thread == 12 or name == "kernel_2":
                 return launches
             if type_ == "int32":
@@ -314,7 +314,7 @@ def _sum_of(title, numbers):
 
 def _scan_of_blocks(title, numbers):
     kernel, threads, per_thread = held_out.SCANS[title]
-    eighth = numbers["N"] // 8  # at a time, for the sake of this machine's memory
+    eighth = numbers["N"] // 8  # at a time, to save memory
 
     def launch():
         x, y = array("x", eighth, np.int32), array("y", eighth, np.int32)

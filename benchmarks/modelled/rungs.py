@@ -25,7 +25,7 @@ def add_four(x, y, out):
 
 @cuda.jit
 def relu_four(x, out):
-    """Replace what is negative by 0."""
+    """Replace negative numbers by 0."""
     i, zero = uint32(index() * FOUR), float32(0)
     if i < uint32(out.size):
         x0, x1, x2, x3 = load4(x, i)
@@ -51,7 +51,7 @@ def sigmoid_four(x, out):
 
 @cuda.jit(device=True, inline="always")
 def _sum_in_shared(partial, x, n):
-    """Leave a block's sum in the first element of shared memory."""
+    """Sum a block's elements into the first element of shared memory."""
     t, i = thread(), index()
     partial[t] = x[i] if i < n else float32(0)
     cuda.syncthreads()
@@ -74,7 +74,7 @@ def sum_shared(x, n, out):
 
 @cuda.jit
 def sum_atomic(x, n, out):
-    """Add in shared memory, and each block's sum to a single one."""
+    """Add in shared memory, and add each block's sum to a single one."""
     partial = cuda.shared.array(0, float32)
     _sum_in_shared(partial, x, n)
     if thread() == ZERO:
@@ -83,7 +83,7 @@ def sum_atomic(x, n, out):
 
 @cuda.jit(device=True, inline="always")
 def _sum_of_warp(value):
-    """Return the sum of a warp, to its first lane."""
+    """Return the sum of a warp in its first lane."""
     for step in (16, 8, 4, 2, 1):
         value += cuda.shfl_down_sync(_ALL, value, step)
     return value
@@ -91,7 +91,7 @@ def _sum_of_warp(value):
 
 @cuda.jit(device=True, inline="always")
 def _write_block_sum(value, out):
-    """Add what each thread has, warp by warp, and write a sum per block."""
+    """Add the threads' numbers, warp by warp, and write a sum per block."""
     partial = cuda.shared.array(32, float32)
     t = thread()
     lane, warp = uint32(t & uint32(31)), uint32(t >> uint32(5))
@@ -135,7 +135,7 @@ def _max_down(value):
 
 @cuda.jit
 def softmax_rows_shared(x, out, n):
-    """Let the first warp add up what warps have found, and hand it on; one block per row."""
+    """Let the first warp combine the warps' results for all threads; one block per row."""
     parts, whole = cuda.shared.array(32, float32), cuda.shared.array(2, float32)
     t, width = thread(), uint32(cuda.blockDim.x)
     lane, warp, warps = uint32(t & uint32(31)), uint32(t >> uint32(5)), uint32(width >> uint32(5))
@@ -174,7 +174,7 @@ def softmax_rows_shared(x, out, n):
 
 @cuda.jit(device=True, inline="always")
 def _largest_of_block(value, parts):
-    """Let each thread look at what all warps have found."""
+    """Let each thread combine the results of all warps."""
     for step in (16, 8, 4, 2, 1):
         value = max(value, cuda.shfl_xor_sync(_ALL, value, step))
     t = thread()
@@ -205,7 +205,7 @@ def _sum_of_block(value, parts):
 
 @cuda.jit(device=True, inline="always")
 def _softmax(x, out, first, step, n):
-    """Compute a block's softmax of `n` elements, which begin at `first` and lie `step` apart."""
+    """Compute a block's softmax of `n` elements, from `first` on with a distance of `step`."""
     maxima, sums = cuda.shared.array(32, float32), cuda.shared.array(32, float32)
     t, width = thread(), uint32(cuda.blockDim.x)
     largest, i = _LEAST, t
@@ -226,11 +226,11 @@ def _softmax(x, out, first, step, n):
 
 @cuda.jit
 def softmax_rows(x, out, m, n):
-    """Give each block a row of a matrix of `m` rows and `n` columns."""
+    """Each block computes a row of a matrix of `m` rows and `n` columns."""
     _softmax(x, out, uint32(cuda.blockIdx.x * n), ONE, n)
 
 
 @cuda.jit
 def softmax_columns(x, out, m, n):
-    """Give each block a column."""
+    """Each block computes a column."""
     _softmax(x, out, uint32(cuda.blockIdx.x), n, m)

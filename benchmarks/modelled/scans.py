@@ -1,6 +1,6 @@
-"""Sums of all elements up to each one, whose times have been published, in Numba.
+"""Scans with published times, in Numba.
 
-A launch scans blocks; their sums are scanned in turn, and added to what comes after them.
+A launch scans blocks; then their sums are scanned and added to the blocks after them.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from benchmarks.modelled.kernels import ONE, TWO, ZERO, index, thread
 
 @cuda.jit
 def scan_kogge_stone(x, y, n, sums, keeps):
-    """Let each thread add what is 1, 2, 4, ... to its left; `keeps`: whether `sums` takes those of blocks."""
+    """Add the element 1, 2, 4, ... to the left of each; `keeps`: whether `sums` gets the sums of blocks."""
     tile = cuda.shared.array(0, uint32)
     t, i, width = thread(), index(), uint32(cuda.blockDim.x)
     if i < n:
@@ -34,7 +34,7 @@ def scan_kogge_stone(x, y, n, sums, keeps):
 
 @cuda.jit
 def scan_brent_kung(x, y, n, sums, keeps):
-    """Add up a tree, then down again: two elements per thread."""
+    """Add up a tree, then down again, with two elements per thread."""
     tile = cuda.shared.array(0, uint32)
     t, width = thread(), uint32(cuda.blockDim.x)
     both = uint32(TWO * width)
@@ -68,7 +68,7 @@ def scan_brent_kung(x, y, n, sums, keeps):
 
 @cuda.jit(device=True, inline="always")
 def _scan_piece(tile, begin, end):
-    """Let a thread scan what lies between two places."""
+    """Scan the elements between two positions in one thread."""
     total, i = ZERO, begin
     while i < end:
         total = uint32(total + tile[i])
@@ -78,7 +78,7 @@ def _scan_piece(tile, begin, end):
 
 @cuda.jit(device=True, inline="always")
 def _scan_ends(tile, t, piece, size):
-    """Scan the last elements of pieces as a tree; all threads of the block do."""
+    """Scan the last elements of pieces as a tree, with all threads of the block."""
     stride, width = ONE, uint32(cuda.blockDim.x)
     while stride <= width:
         cuda.syncthreads()
@@ -97,7 +97,7 @@ def _scan_ends(tile, t, piece, size):
 
 @cuda.jit(device=True, inline="always")
 def _add_before(tile, begin, end):
-    """Add what comes before a piece to all of it but its end."""
+    """Add the sum before a piece to all of its elements but the last."""
     before, i = tile[uint32(begin - ONE)], begin
     while i < uint32(end - ONE):
         tile[i] = uint32(tile[i] + before)
@@ -136,7 +136,7 @@ def scan_three_phases(x, y, n, sums, keeps, size):
 
 @cuda.jit
 def add_sums(y, begin, n, sums, size):
-    """Add to each block of `y` from `begin` on the sum of what comes before it."""
+    """Add to each block of `y` from `begin` on the sum of all blocks before it."""
     first, i = uint32(begin + cuda.blockIdx.x * size), thread()
     while i < size:
         if uint32(first + i) < n:

@@ -12,7 +12,7 @@ SIDE = 128  # rows of the result that a block computes
 
 @cuda.jit(device=True, inline="always")
 def _store_column(tile, at, values):
-    """Put four elements below each other."""
+    """Store four elements in a column."""
     for i in range(4):
         tile[at + uint64(SIDE * i)] = values[i]
 
@@ -31,7 +31,7 @@ def _update(c, at, alpha, beta, results, k):
 
 @cuda.jit(device=True, inline="always")
 def _put_rows(tile, row, col, values):
-    """Put four neighbours side by side, at once."""
+    """Store four neighbours side by side, with one instruction."""
     at = uint64(uint32(row * uint32(SIDE) + col))
     store4(tile, at, values[0], values[1], values[2], values[3])
 
@@ -45,7 +45,7 @@ def _get_rows(tile, k, col, line):
 
 @cuda.jit(device=True, inline="always")
 def _put_linear(tile, row, col, values):
-    """Put the eight elements of a thread 16 apart: neighbouring threads then read neighbours."""
+    """Store the eight elements of a thread 16 apart, so that neighbouring threads read neighbours."""
     own = uint32((col & FOUR) + row * uint32(8))
     at = uint64(uint32(own * uint32(16) + (col >> uint32(3))))
     for i in range(4):
@@ -64,7 +64,7 @@ _PITCH = SIDE + 5
 
 @cuda.jit(device=True, inline="always")
 def _put_padded(tile, row, col, values):
-    """Put elements one by one into rows that are five longer."""
+    """Store elements one by one in rows that are five longer."""
     at = uint64(uint32(row * uint32(_PITCH) + col))
     for i in range(4):
         tile[at + uint64(i)] = values[i]
@@ -160,7 +160,7 @@ def _fill(tiles, matrices, begin, wide, n, t):
 
 @cuda.jit(launch_bounds=128)
 def product_warps(a, b, c, n, alpha, beta):
-    """Give a warp 64 by 64 results, and a thread eight rows of four by four columns that lie apart."""
+    """Compute 64 by 64 results per warp, eight rows of four groups of four columns per thread."""
     tiles = cuda.shared.array(_SIZE, float32), cuda.shared.array(_SIZE, float32)
     results = cuda.local.array(128, float32)
     column, line = cuda.local.array(8, float32), cuda.local.array(16, float32)
@@ -197,7 +197,7 @@ def product_warps(a, b, c, n, alpha, beta):
 
 @cuda.jit(device=True, inline="always")
 def _add_products(results, registers, tiles, at_a, at_b):
-    """Add what tiles of 128 by 16 and of 16 by 256 give a thread: two by eight rows, eight columns."""
+    """Add a thread's products of tiles of 128 by 16 and 16 by 256: two by eight rows, eight columns."""
     column, line = registers
     for k in range(_DEPTH):
         for i in range(0, 16, 4):

@@ -1,1 +1,1 @@
-"""Rungs below those that the package runs: `cnn-numba bench ops` times them, and the course climbs them."""
+"""Kernels that lead up to the package's: `cnn-numba bench ops` times them, the course teaches them."""

@@ -1,7 +1,7 @@
 """Convolution on the GPU with the filters in constant memory.
 
 All threads of a warp use the same weight at the same time. A load from constant memory gives one number to a
-whole warp in one go, from a small cache of its own, and leaves the way to global memory to the pixels.
+whole warp at once, through a separate small cache, so that only pixels come from global memory.
 """
 
 import functools
@@ -19,7 +19,7 @@ _IMAGES = "float32[:, :, :, ::1]"
 
 
 def constant_kernel(filters):
-    """Make a kernel that convolves with filters (C_out, C_in, K_h, K_w); they become a part of its code."""
+    """Return a kernel that convolves with filters (C_out, C_in, K_h, K_w), which become part of its code."""
     _, channels, kernel_h, kernel_w = filters.shape
 
     @cuda.jit
@@ -62,10 +62,10 @@ def _kernel(shape, content):
 def conv2d_forward_constant(x, weight, bias=None, stride=1, padding=0, out=None, relu=False):
     """`conv2d_forward` with the filters in constant memory; arguments and result are the same.
 
-    Numba bakes constant memory into the code of a kernel. So `weight` is read back from the device in every
-    call, and filters that are new cost a compilation, of a second or so; the last 16 sets are remembered.
-    That pays for filters that stay, such as an edge detector or a trained network's, and never in training.
-    What reads back cannot be part of a CUDA graph either.
+    Numba puts constant memory into the code of a kernel. So each call reads `weight` back from the device,
+    and new filters need a compilation of a second or so; the last 16 sets are kept. This is worth it for
+    constant filters, such as an edge detector's or a trained network's, but never in training. As it reads
+    back, it cannot be part of a CUDA graph.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Convolution on the GPU, the first rung: one thread computes one element, straight from the formula.
 
-Every product loads two numbers from global memory, and neighbouring threads load much the same ones. The
-caches hide a part of it; the rungs above do not ask twice.
+Every product loads two numbers from global memory, and neighbouring threads load mostly the same ones. Caches
+hide a part of this; the next rungs load each number once.
 """
 
 from cnn_numba import device

@@ -1,4 +1,4 @@
-"""Convolution on the GPU with tiles in shared memory: a pixel is loaded once for all the windows it is in.
+"""Convolution on the GPU with tiles in shared memory: a pixel is loaded once for all windows around it.
 
 A block computes a tile of output positions. From each input channel it first copies the pixels under all
 windows of the tile into shared memory: the tile itself and a halo, K - 1 pixels wide if the stride is 1.
@@ -139,7 +139,7 @@ def conv2d_forward_tiled_kernel(x, weight, bias, has_bias, relu, window: Window2
 
 
 def shared_bytes(kernel_h, kernel_w, stride_h, stride_w):
-    """Return how many bytes of shared memory a block of the tiled kernel takes.
+    """Return the bytes of shared memory that a block of the tiled kernel needs.
 
     Examples
     --------

@@ -1,13 +1,13 @@
 """The product of two matrices on the GPU, rung by rung, from the formula to tiles in registers.
 
-A sum of K products reads 2 K numbers. What a rung gains, it gains by reading each number less often:
+A sum of K products reads 2 K numbers. Each rung reads numbers less often:
 
-- naive: each thread reads all of its own from global memory;
-- tiled: a block of 32 x 32 results shares what it reads: from global memory a thirty-second as often;
-- register-tiled: a thread computes 8 x 8 results: it reads from shared memory an eighth as often.
+- naive: each thread reads all its numbers from global memory;
+- tiled: a block of 32 x 32 results shares its numbers, which it reads 1/32 as often from global memory;
+- register-tiled: a thread computes 8 x 8 results, and reads 1/8 as often from shared memory.
 
-The last two, `matmul_vectorised` and `matmul_split`, are what `cnn_numba.ops.dense.gpu_vectorised` chooses
-from by the shape.
+`cnn_numba.ops.dense.gpu_vectorised` chooses from the last two, `matmul_vectorised` and `matmul_split`, by the
+shape.
 """
 
 from benchmarks.rungs.matmul_checks import check_matmul
@@ -200,8 +200,8 @@ def matmul_register_tiled(a, b, out=None, transpose_a=False, transpose_b=False):
 def matmul_vectorised(a, b, out=None, transpose_a=False, transpose_b=False):
     """Multiply two matrices with vector loads and tiles of 128 x 128; arguments as for `matmul_naive`.
 
-    Rows whose length is no multiple of four, or that do not begin at a multiple of 16 bytes, are read and
-    written one element at a time. Where there are too few tiles for all of the GPU, sums are split.
+    Rows whose length is not a multiple of four, or that do not begin at a multiple of 16 bytes, are read and
+    written one element at a time. If there are too few tiles for the whole GPU, sums are split.
     """
     out = check_matmul(DEVICE, a, b, out, transpose_a, transpose_b)
     return multiply(a, b, out, transpose_a, transpose_b, tile=LARGE)

@@ -1,4 +1,4 @@
-"""What the rungs of the matrix product take."""
+"""The arguments of the rungs of the matrix product."""
 
 import functools
 
@@ -9,7 +9,7 @@ from cnn_numba.ops.specs import Spec
 
 
 def check_matmul(memory, a, b, out, transpose_a, transpose_b, dtype=np.float32):
-    """Check the arguments of ``a @ b``, either of them perhaps transposed; return the output."""
+    """Check the arguments of ``a @ b``, each of which may be transposed; return the output."""
     settings(transpose_a=transpose_a, transpose_b=transpose_b)
     *_, out = _matmul(bool(transpose_a), bool(transpose_b), np.dtype(dtype).name)(memory, a, b, out)
     return out

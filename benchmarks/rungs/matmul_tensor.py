@@ -1,12 +1,12 @@
 """The product of two matrices on Tensor Cores: the rungs above `matmul_vectorised`.
 
 - `matmul_tf32`: float32 matrices whose numbers are rounded to tf32 on the way; `cp.async` copies tiles into
-  shared memory past the registers, `ldmatrix` loads them as the Tensor Cores want them;
-- `matmul_3xtf32`: each number as a sum of two of tf32; three products of them are nearly float32's;
-- `matmul_float16`: float16 matrices, half the memory, and twice the products of an instruction.
+  shared memory past the registers, `ldmatrix` loads them in the order of the Tensor Cores;
+- `matmul_3xtf32`: each number is a sum of two tf32 numbers; three products are nearly as exact as float32;
+- `matmul_float16`: float16 matrices, with half the memory, and twice the products per instruction.
 
-All need compute capability 8.0. `linear_forward` and the convolutions round what they are given as well, but
-gather it in other ways: `cnn_numba.ops.shared.products`.
+All need compute capability 8.0. `linear_forward` and the convolutions also round their inputs, but load them
+in other ways: `cnn_numba.ops.shared.products`.
 """
 
 import numpy as np
@@ -36,9 +36,9 @@ SUMS = 4 * ROW_TILES * COLUMN_TILES
 
 
 def _copier(lines, length, pitch, copy, group):
-    """Make the device function that has a tile copied: `lines` lines of `length` neighbours each.
+    """Return the device function that copies a tile: `lines` lines of `length` neighbours each.
 
-    With a `copy`, `group` numbers at a time, either all within the matrix or none; else one by one.
+    `copy` copies `group` numbers at a time, which are all within the matrix, or none is.
     """
     groups = length // group
     rounds = lines * groups // THREADS
@@ -67,7 +67,7 @@ def _copy_one(tile, at, matrix, source, there):
 
 @cuda.jit(device=True)
 def _split(value):
-    """Return a number as the nearest of tf32, and what that leaves."""
+    """Return the nearest tf32 number, and the rest, also in tf32."""
     nearest = to_tf32(value)
     return nearest, to_tf32(value - nearest)
 
@@ -79,16 +79,16 @@ def _lane():
 
 @cuda.jit(device=True)
 def _warp_corner():
-    """Return row and column of the warp's results within its block's."""
+    """Return the row and column at which a warp's results begin within its block's."""
     warp = uint32(cuda.threadIdx.x) // uint32(32)
     across = uint32(WARPS_ACROSS)
     return uint32(warp // across * 32), uint32(warp % across * 32)
 
 
 def _fragment_multiplier(depth, step, row_pitch, column_pitch, load_columns, load_rows, multiply):
-    """Make the device function that adds the products of one pair of tiles to a warp's sums.
+    """Return the device function that adds the products of one pair of tiles to a warp's sums.
 
-    `load_columns` and `load_rows` return what a lane holds of 8 columns and of 16 rows, `step` deep.
+    `load_columns` and `load_rows` return a lane's numbers of 8 columns and of 16 rows, `step` deep.
     """
 
     @cuda.jit(device=True)
@@ -109,7 +109,7 @@ def _fragment_multiplier(depth, step, row_pitch, column_pitch, load_columns, loa
 
 @cuda.jit(device=True)
 def _store(sums, first_row, first_column, rows, columns, out):
-    """Write a thread's sums, those that there are."""
+    """Write a thread's sums that lie within `out`."""
     row, column = _warp_corner()
     lane = _lane()
     row = first_row + row + lane // 4
@@ -131,7 +131,7 @@ DEPTH, ROW_PITCH, COLUMN_PITCH = 16, 20, COLUMNS + 8
 
 @cuda.jit(device=True)
 def _left_fragments(tile, at):
-    """Load 16 rows of 8 numbers: lane i says where half a row begins."""
+    """Load 16 rows of 8 numbers; each lane gives the beginning of half a row."""
     lane = _lane()
     row, half = lane % 16, lane // 16
     return load_matrices_tf32(tile, uint32(at + row * ROW_PITCH + half * 4))
@@ -184,7 +184,7 @@ def _split_right(tile, at):
 
 @cuda.jit(device=True)
 def _multiply_split(left, right, sums):
-    """Multiply sums of two, but for the product of what is left: small numbers first."""
+    """Multiply split numbers, small products first, without the product of the rests."""
     (left, left_rest), (right, right_rest) = left, right
     sums = multiply_tf32(left_rest, right, sums)
     sums = multiply_tf32(left, right_rest, sums)
@@ -206,7 +206,7 @@ def _half_left(tile, at):
 
 @cuda.jit(device=True)
 def _half_right(tile, at):
-    """Load 16 rows of 32 numbers, turned round: a lane gets two of a column, one below the other."""
+    """Load 16 rows of 32 numbers, transposed: a lane gets two numbers below each other in a column."""
     lane = _lane()
     row, half = lane % 16, lane // 16
     at = uint32(at + row * HALF_COLUMN_PITCH + half * 8)
@@ -219,7 +219,7 @@ def _half_right(tile, at):
 
 
 def _make_kernel(name, number, depth, row_pitch, column_pitch, copies, multiply_tiles):
-    """Return a kernel; `copies` is how many numbers a copy has, 1 if rows are not whole copies."""
+    """Return a kernel; `copies` is the number of elements per copy, 1 if rows are not whole copies."""
     row_part, column_part = ROWS * row_pitch, depth * column_pitch
     row_size, column_size = STAGES * row_part, STAGES * column_part
     copy = {1: _copy_one, 4: copy4_async, 8: copy8_async}[copies]
@@ -228,7 +228,7 @@ def _make_kernel(name, number, depth, row_pitch, column_pitch, copies, multiply_
 
     @cuda.jit(device=True)
     def copy_tiles(a, b, place, k, sizes, row_tile, column_tile, stage):
-        """Begin to copy both tiles at `k` to the place of a stage."""
+        """Begin to copy both tiles at `k` into a stage."""
         (first_row, first_column), (rows, columns, depth_of_all) = place, sizes
         row_at, column_at = uint32(stage * row_part), uint32(stage * column_part)
         copy_rows(a, first_row, k, rows, depth_of_all, row_tile, row_at)
@@ -309,12 +309,12 @@ def _multiply(name, kernel, guarded_kernel, a, b, out, dtype=np.float32):
 def matmul_tf32(a, b, out=None):
     """Multiply two matrices of float32 whose numbers are rounded to tf32; as `matmul_naive` otherwise.
 
-    Sums are float32. Rows whose length is no multiple of four are copied one number at a time.
+    Sums are float32. Rows whose length is not a multiple of four are copied one number at a time.
 
     Raises
     ------
     RuntimeError
-        If the GPU's compute capability is below 8.0: so, too, in the other rungs on Tensor Cores.
+        If the GPU's compute capability is below 8.0, as in the other rungs on Tensor Cores.
     """
     return _multiply("matmul_tf32", tensor_tf32_kernel, tensor_tf32_guarded_kernel, a, b, out)
 
@@ -322,8 +322,8 @@ def matmul_tf32(a, b, out=None):
 def matmul_3xtf32(a, b, out=None):
     """Multiply two matrices of float32 with three products of tf32; as `matmul_naive` otherwise.
 
-    A number is the sum of two of tf32, 22 of its 24 bits and often all. What is left out is the product of
-    the smaller ones. Numbers next to the largest of float32 become infinite, and infinity becomes NaN.
+    A number is the sum of two tf32 numbers, which keep 22 of its 24 bits and often all. The product of the
+    smaller ones is left out. Numbers near float32's largest become infinite, and infinity becomes NaN.
     """
     return _multiply("matmul_3xtf32", tensor_3xtf32_kernel, tensor_3xtf32_guarded_kernel, a, b, out)
 
@@ -331,7 +331,7 @@ def matmul_3xtf32(a, b, out=None):
 def matmul_float16(a, b, out=None):
     """Multiply two matrices of float16 to one of float32; as `matmul_naive` otherwise.
 
-    Sums are float32. Rows whose length is no multiple of eight are copied one number at a time.
+    Sums are float32. Rows whose length is not a multiple of eight are copied one number at a time.
     """
     kernels = tensor_float16_kernel, tensor_float16_guarded_kernel
     return _multiply("matmul_float16", *kernels, a, b, out, np.float16)

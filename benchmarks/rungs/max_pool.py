@@ -1,4 +1,4 @@
-"""The two kernels of a max pooling, one by one; the package launches the one that suits the window."""
+"""Launchers of both max-pooling kernels; the package launches the one that suits the window."""
 
 from cnn_numba import device
 from cnn_numba.ops.pool import checks
@@ -12,7 +12,7 @@ from cnn_numba.ops.shapes import DEVICE
 
 
 def max_pool2d_forward_naive(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
-    """Do what `max_pool2d_forward` does, for any window: one thread per output loops over it."""
+    """`max_pool2d_forward` for any window: one thread per output loops over its window."""
     options = stride, padding, kernel_size
     _, out, argmax, window = checks.max_pool2d_forward(DEVICE, x, out, argmax, window=options)
     arguments = planes(x), window, out.ravel(), argmax.ravel()
@@ -21,7 +21,7 @@ def max_pool2d_forward_naive(x, kernel_size, stride=None, padding=0, out=None, a
 
 
 def max_pool2d_forward_2x2(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
-    """Do what `max_pool2d_forward` does, for 2x2 windows side by side: no loop; ValueError for others."""
+    """`max_pool2d_forward` for adjacent 2x2 windows, without a loop; ValueError for other windows."""
     options = stride, padding, kernel_size
     _, out, argmax, window = checks.max_pool2d_forward(DEVICE, x, out, argmax, window=options)
     if window[:6] != (2, 2, 2, 2, 0, 0):

@@ -1,12 +1,12 @@
-"""How the Tensor Cores' operands get to a warp: copies past the registers, and `ldmatrix`.
+"""Instructions that bring the Tensor Cores' operands to a warp: copies past the registers, and `ldmatrix`.
 
-`load_matrices` gets a warp four pieces of 8 rows of 16 bytes each from shared memory, in the order in which
-Tensor Cores take them (see `cnn_numba.ops.shared.tensor_cores`); `copy4_async` and `copy8_async` bring them
-there from global memory, 16 bytes at a time, while the thread goes on. `commit_copies` ends a group of
-copies, and `wait_for_copies_but_newest` waits for all groups but one.
+`load_matrices` loads four pieces of 8 rows of 16 bytes from shared memory into a warp, in the order of the
+Tensor Cores (see `cnn_numba.ops.shared.tensor_cores`). `copy4_async` and `copy8_async` copy 16 bytes from
+global to shared memory, while the thread continues. `commit_copies` ends a group of copies, and
+`wait_for_copies_but_newest` waits for all groups but the newest.
 
-Each is one line of PTX where it is called, and needs compute capability 8.0. The Python functions say what
-the instructions do: see `cnn_numba.ops.shared.intrinsics`.
+Each is one line of PTX, and needs compute capability 8.0. The Python functions define the instructions: see
+`cnn_numba.ops.shared.intrinsics`.
 """
 
 from cnn_numba.device.compiler import boolean, cuda, float32, types, uint32
@@ -41,7 +41,7 @@ def _load_matrices_transposed(array, index):
 
 
 def _copying(count):
-    """Make the Python function that copies `count` numbers; what is not there becomes zeros."""
+    """Return the Python function that copies `count` numbers, or writes zeros if they are not there."""
 
     def copy(target, target_index, source, source_index, there):
         for i in range(count):
@@ -55,10 +55,10 @@ def _nothing():
 
 
 def _loading(python, order, number):
-    """Make the load of four matrices of 8 x 16 bytes; a lane gets a `number` of each.
+    """Return the load of four matrices of 8 x 16 bytes; a lane gets a `number` of each.
 
-    ``(array, index)``: an array with one axis in shared memory, and the element at which a row begins:
-    lane i says it for row i % 8 of matrix i // 8.
+    ``(array, index)``: an array with one axis in shared memory, and the element at which a row begins: lane i
+    gives it for row i % 8 of matrix i // 8.
     """
     line = f"ldmatrix.sync.aligned.m8n8.x4{order}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
     four = types.UniTuple(number, 4)
@@ -66,7 +66,7 @@ def _loading(python, order, number):
 
 
 def _copy16(count):
-    """Make a copy of `count` numbers, 16 bytes, to shared memory while the thread goes on.
+    """Return a copy of `count` numbers, 16 bytes, to shared memory while the thread continues.
 
     ``(target, target_index, source, source_index, there)``: zeros are written if it is not `there`.
     """

@@ -1,13 +1,13 @@
-"""Pictures of what kernels ask of memory: blocks that read a common border, the sectors of one request."""
+"""Pictures of memory accesses: blocks that read a common border, the sectors of one request."""
 
 import numpy as np
 
 from cnn_course.engine import plots
 from gpuless.access import READ, SECTOR, WARP, WRITE
 
-# More squares than this are drawn without the number in each.
+# A drawing with more squares has no numbers in them.
 _MOST_NUMBERED = 700
-# One colour for each place of a block in three rows of two: neighbours never have the same.
+# A pattern of 3 x 2 colours for blocks: neighbours never have the same one.
 _BLOCKS = np.array(
     [
         [[0.55, 0.76, 0.90], [0.95, 0.78, 0.45]],
@@ -16,9 +16,9 @@ _BLOCKS = np.array(
     ]
 )
 _NOBODY = np.array([0.90, 0.89, 0.87])
-# Of what two blocks read, and more than two.
+# Elements that two blocks read, and more than two.
 _SHARED = np.array([[0.55, 0.57, 0.60], [0.34, 0.37, 0.42]])
-# Of a request: left alone, moved for nothing, asked for.
+# Elements that a request does not move, moves unasked, and asks for.
 _SECTORS = np.array([[0.90, 0.89, 0.87], [0.95, 0.78, 0.45], [0.0, 0.45, 0.70]])
 
 
@@ -90,7 +90,7 @@ def _blocks_of(access, array, kind):
 
 
 def _by_block(ax, access, touched, title):
-    """Draw a matrix, each element in the colour of the block that touches it; grey where several do."""
+    """Draw a matrix, each element in the colour of the block that touches it; grey if several do."""
     number = np.arange(len(touched))
     across = access.trace.grid[0]
     colours = _BLOCKS[number // across % 3, number % across % 2]
@@ -117,20 +117,19 @@ def sector_picture(requests, columns, caption) -> plots.Picture:
     Parameters
     ----------
     requests : dict of str to tuple
-        For each title ``(access, array)``: the first request of the first warp for the array of that name.
+        For each title ``(access, array)``: draws the first warp's first request for the array of that name.
     columns : int
         Elements in a line of the drawing: a multiple of the 8 float32 numbers of a sector.
     caption : str
     """
     lines = max(-(-_memory(*request).size // columns) for request in requests.values())
-    # Panels lie side by side where lines are short.
     side_by_side = columns <= 32
     layout = (1, len(requests)) if side_by_side else (len(requests), 1)
     width = 7.2 / layout[1]
     height = (0.7 if side_by_side else 0.4) + (width - 0.3) * lines / columns
     fig, axes = plots.figure(*layout, size=(7.2, height * layout[0]), squeeze=False)
     fig.get_layout_engine().set(h_pad=0.1)  # inches; titles of two lines touch the edge otherwise
-    told = []
+    counts = []
     for ax, (title, request) in zip(axes.flat, requests.items(), strict=True):
         state = _memory(*request)
         padded = np.full(-(-state.size // columns) * columns, 0)
@@ -144,16 +143,16 @@ def sector_picture(requests, columns, caption) -> plots.Picture:
         ax.set_title(
             f"{title}{chr(10) if side_by_side else ': '}{count}", fontsize=10, color=plots.INK, loc="left"
         )
-        told.append(f"{title}: {count}")
+        counts.append(f"{title}: {count}")
     alt = (
         f"Memory in lines of {columns} squares, one for each number, cut into sectors of 8. Dark squares are "
-        f"asked for, light ones are moved with them. {'. '.join(told)}."
+        f"asked for, light ones are moved with them. {'. '.join(counts)}."
     )
     return plots.picture(fig, caption, alt)
 
 
 def _memory(access, array):
-    """Return for each element of an array 2 if the request asks for it, 1 if it is moved with it, or 0."""
+    """Return for each element of an array 2 if the request asks for it, 1 if it only moves it, else 0."""
     trace, number = access.trace, access.number(array)
     info = trace.arrays[number]
     rows = np.flatnonzero(

@@ -1,23 +1,22 @@
-"""Sliders around a picture: `explore`, with a still picture where no widget can be shown."""
+"""`explore`: a picture with sliders, or a still picture if no widget can be shown."""
 
 from cnn_course.engine.plots import Picture, in_widget
 
 
 def explore(draw, **choices):
-    """Show a picture that is drawn anew for each position of its sliders.
+    """Show a picture that is redrawn when its sliders move.
 
     Parameters
     ----------
     draw : callable
         Called as ``draw(**values)`` with one value of each choice; returns a `Picture`.
     **choices : sequence
-        For each argument of `draw`, the values of its slider, the first of which is shown first.
+        For each argument of `draw`, the values of its slider; the first one is shown first.
 
     Returns
     -------
     Explorer
-        To be displayed in a notebook. What is stored, and what a reader without a running notebook sees, is
-        the first picture.
+        To be displayed in a notebook. The notebook stores the first picture, for readers without a kernel.
 
     Raises
     ------
@@ -47,12 +46,11 @@ class Explorer:
     sliders : dict of str to ipywidgets.SelectionSlider
         One for each choice.
     picture : Picture
-        The one that is shown.
+        The one shown now.
     """
 
     def __init__(self, draw, choices):
-        # Here, since nothing but an explorer needs it.
-        import ipywidgets
+        import ipywidgets  # only an explorer needs it
 
         empty = [name for name, values in choices.items() if not len(values)]
         if empty:
@@ -81,7 +79,7 @@ class Explorer:
         self._html.value = in_widget(self.picture)
 
     def _repr_mimebundle_(self, **options):
-        """Return the widget, and the picture for readers of the notebook who have no kernel."""
+        """Return the widget, and the picture for readers without a kernel."""
         bundle = self.widget._repr_mimebundle_(**options)
         bundle = bundle[0] if isinstance(bundle, tuple) else bundle
         return bundle | {"text/plain": repr(self.picture), "text/html": self.picture._repr_html_()}

@@ -1,4 +1,4 @@
-"""Exporting a notebook as HTML: a page that stands alone, so its links go to the repository."""
+"""Exporting a notebook as a single HTML page, whose links lead to the repository."""
 
 import re
 
@@ -11,9 +11,9 @@ _LINK = re.compile(r"\]\((?!https?:|#|mailto:|attachment:)([^)\s]+)\)")
 
 
 class RepositoryLinks(Preprocessor):
-    """Let links to other notebooks and files, which a page alone has not beside it, go to the repository."""
+    """Redirect links to other notebooks and files, which are not beside the page, to the repository."""
 
-    enabled = Bool(True, help="Whether it does anything: nbconvert's own are off at first.").tag(config=True)
+    enabled = Bool(True, help="Whether it does anything; off by default in nbconvert's own.").tag(config=True)
 
     def preprocess_cell(self, cell, resources, index):
         """Rewrite the links of a text.
@@ -32,6 +32,6 @@ class RepositoryLinks(Preprocessor):
 
 
 def _address(target):
-    """Return where the repository has a file that a notebook links to."""
+    """Return the repository's address of a file that a notebook links to."""
     path = target.removeprefix("../") if target.startswith("../") else f"notebooks/{target}"
     return f"https://github.com/{REPOSITORY}/blob/main/{path}"

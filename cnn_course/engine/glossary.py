@@ -1,7 +1,6 @@
 """The glossary in ``notebooks/README.md``, and links to it from where a notebook first uses a term.
 
-A term is a heading of the fourth level there. `link` is part of what
-``python -m cnn_course.engine.notebooks`` does to a notebook, so these links need no work by hand.
+A term is a heading of the fourth level there. ``python -m cnn_course.engine.notebooks`` sets these links.
 """
 
 import re
@@ -10,7 +9,7 @@ from pathlib import Path
 PAGE = "README.md"
 
 _TERM = re.compile(r"^#### (.+)$", re.MULTILINE)
-# What is no prose: fenced and inline code, formulas, pictures and links, tags, headings, table rules.
+# Not prose: fenced and inline code, formulas, pictures and links, tags, headings, table rules.
 _PROTECTED = re.compile(
     r"```.*?```|`[^`\n]*`|\$\$.*?\$\$|\$[^$\n]+\$|!?\[[^\]]*\]\([^)]*\)|<[^>]+>|^#.*?$|^\*\*[^*\n]+\*\*$",
     re.DOTALL | re.MULTILINE,
@@ -19,7 +18,7 @@ _LINK = re.compile(r"\[([^\]]+)\]\(" + re.escape(PAGE) + r"#[\w-]+\)")
 
 
 def terms(folder: str | Path):
-    """Return the terms that the glossary of a folder of notebooks explains.
+    """Return the terms in the glossary of a folder of notebooks.
 
     Returns
     -------
@@ -42,7 +41,7 @@ def anchor(term: str) -> str:
 
 
 def link(sources, known):
-    """Link the first use of each term to its explanation, and no other use.
+    """Link the first use of each term, and only that, to its explanation.
 
     Parameters
     ----------
@@ -54,7 +53,7 @@ def link(sources, known):
     Returns
     -------
     list of str
-        The cells with their links; those set before are set anew.
+        The cells with their links; earlier links are replaced.
 
     Examples
     --------
@@ -62,7 +61,7 @@ def link(sources, known):
     ['A `warp` is a [warp](README.md#warp). Warps run.', 'Each warp']
     """
     cells = [_LINK.sub(r"\1", source) for source in sources]
-    # The longer ones first: "thread" must not be found within "thread block".
+    # Longer ones first: "thread" must not be found within "thread block".
     for term in sorted(known, key=len, reverse=True):
         word = re.compile(rf"(?<![\w-]){re.escape(term)}(?:s|es)?(?![\w-])", re.IGNORECASE)
         for number, source in enumerate(cells):
@@ -74,7 +73,7 @@ def link(sources, known):
 
 
 def _link_first(source, word, target):
-    """Return the text with the first match of `word` in its prose as a link."""
+    """Return the text with the first match of `word` in its prose made a link."""
     protected = [match.span() for match in _PROTECTED.finditer(source)]
     for match in word.finditer(source):
         if not any(begin <= match.start() < end for begin, end in protected):

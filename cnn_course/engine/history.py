@@ -1,8 +1,8 @@
-"""The modelled time of the reader's training step, from its first to its last: a history beside the workbook.
+"""The history of the modelled time of the reader's training step.
 
-Each time the step is modelled, an entry says what changed and how long the step would take on some GPUs, as
-`gpuless.profiling` models it. Entries carry no date: the same kernels give the same file. It is
-``steps.json`` in the workbook's folder, and holds numbers and names alone.
+Each time the step is modelled, an entry records what changed and how long the step would take on some GPUs,
+as `gpuless.profiling` models it. Entries have no date: the same kernels give the same file. The file is
+``steps.json`` in the workbook's folder, and holds only numbers and names.
 """
 
 import json
@@ -11,17 +11,17 @@ from typing import NamedTuple
 from cnn_course.engine import workbook
 from cnn_numba.train.checkpoint import written_whole
 
-#: What the certificate of Part I calls its entry.
+#: The name of the entry that the certificate of Part I makes.
 PART_ONE = "certificate of Part I"
-_LONGEST = 80  # letters of a name
+_LONGEST = 80  # characters of a name
 _MOST = 200  # entries
 _LARGE = 1e12  # microseconds
 
 
 class Step(NamedTuple):
-    """How long a training step would take on a GPU, modelled: between `low` and `high`, in microseconds.
+    """The modelled time of a training step on a GPU, in microseconds, and its range from `low` to `high`.
 
-    `slowest` is the kernel that takes most of the GPU's time, and `share` how much of it.
+    `slowest` is the kernel that takes most of the GPU's time, and `share` its share of that time.
     """
 
     gpu: str
@@ -40,28 +40,28 @@ class Step(NamedTuple):
         return f"{self.low / 1000:.2g} to {self.high / 1000:.2g}"
 
     def in_brief(self) -> str:
-        """Say how long it takes, with the range."""
+        """Return the time and its range as text."""
         return f"{self.microseconds / 1000:.2g} ms on {self.gpu} ({self._range})"
 
 
 class Entry(NamedTuple):
-    """The step as it was at one time: what changed, and a `Step` for each GPU."""
+    """What changed in the step, and its `Step` for each GPU."""
 
     what: str
     steps: tuple
 
     def on(self, gpu: str) -> Step | None:
-        """Return the step on a GPU, None if it was not modelled for that."""
+        """Return the step on a GPU, None if it was not modelled for that GPU."""
         return next((step for step in self.steps if step.gpu == gpu), None)
 
 
 def path():
-    """Return where the history is, whether or not there is one yet."""
+    """Return the path of the history, which may not exist yet."""
     return workbook.folder() / "steps.json"
 
 
 def entries() -> list:
-    """Return the entries, the first one first; none where there is no file, or one that cannot be read."""
+    """Return the entries, oldest first; an empty list if the file is missing or unreadable."""
     try:
         found = json.loads(path().read_text(encoding="utf-8"))
         return [entry_of(each) for each in found[:_MOST]]
@@ -70,21 +70,21 @@ def entries() -> list:
 
 
 def begin(steps) -> list:
-    """Make the certificate's step the first entry, in the place of an earlier certificate's; return all."""
+    """Make the certificate's step the first entry, replacing an earlier certificate's; return all entries."""
     found = entries()
     rest = found[1:] if found and found[0].what == PART_ONE else found
     return _keep([Entry(PART_ONE, tuple(steps)), *rest]) if steps else found
 
 
 def add(what: str, steps) -> list:
-    """Add an entry, unless the last one says the same times; return all of them.
+    """Add an entry, unless the last one has the same times; return all entries.
 
     Parameters
     ----------
     what : str
         What changed.
     steps : sequence of Step
-        Nothing is added if it is empty: where nothing could be modelled.
+        Nothing is added if it is empty, as when nothing could be modelled.
 
     Examples
     --------
@@ -107,17 +107,17 @@ def _keep(found):
 
 
 def as_plain(entry: Entry) -> dict:
-    """Return an entry as JSON has it."""
+    """Return an entry as plain values for JSON."""
     return {"what": entry.what, "steps": [step._asdict() for step in entry.steps]}
 
 
 def entry_of(plain: dict) -> Entry:
-    """Return the entry that JSON holds.
+    """Return an entry from plain values of JSON.
 
     Raises
     ------
     ValueError
-        If it is not one: the message names the part that is wrong.
+        If it is not a valid entry; the message names the part that is wrong.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def entry_of(plain: dict) -> Entry:
 
 
 def _step_of(plain):
-    """Return a `Step`, all of whose parts are what they should be."""
+    """Return a `Step` from plain values, after checking them."""
     if not isinstance(plain, dict) or plain.keys() != {*Step._fields}:
         raise ValueError(f"a step must have {', '.join(Step._fields)}, and nothing else")
     for name in ("gpu", "slowest"):
@@ -146,7 +146,7 @@ def _step_of(plain):
             raise ValueError(f"{name} must be a line of 1 to {_LONGEST} letters")
     for name in ("microseconds", "low", "high", "share"):
         number = plain[name]
-        # Not `isfinite`: an integer may be too large for it.
+        # `isfinite` raises for integers that are too large.
         if isinstance(number, bool) or not isinstance(number, (int, float)) or not -_LARGE < number < _LARGE:
             raise ValueError(f"{name} must be a number")
     step = Step(**plain)
@@ -156,7 +156,7 @@ def _step_of(plain):
 
 
 def ratio(found: list) -> dict:
-    """Return for each GPU how many times as fast the last entry is as the first; empty for fewer than two.
+    """Return for each GPU how many times faster the last entry is than the first; empty for fewer than two.
 
     Examples
     --------

@@ -1,8 +1,7 @@
-"""Running cells of a notebook where there is no Jupyter: in a page of the book, in the reader's browser.
+"""Runs a notebook's cells without Jupyter: in a page of the book, in the reader's browser.
 
-A cell is run with what it needs of the cells above it, as far as that has not been run yet: the cells that
-define the names it uses, and what those need. Only those statements of a setup cell are run; an import of
-a package that is not there stops nothing but what uses it.
+Before a cell, the cells above it that define the names it needs are run, unless they have been run already.
+Of a setup cell only the needed statements are run; if an import fails, only code that uses it fails.
 """
 
 import ast
@@ -13,7 +12,6 @@ import inspect
 import io
 import json
 import linecache
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -45,9 +43,9 @@ def _opened(stem):
 
 
 def run(stem: str, cell_id: str, sources: str, emit: Callable[[str, str], object]) -> str:
-    """Run a cell of a notebook of the archive, as `Notebook.run` does; return what came of it as JSON.
+    """Run a cell of a notebook in the archive, as `Notebook.run` does; return the outcome as JSON.
 
-    That is whether it ran, the status that its check gave, if there is one, and the files of the workbook.
+    The outcome is whether it ran, the status of its check, if there is one, and the files of the workbook.
     """
     notebook = _opened(stem)
     notebook.emit = emit
@@ -57,13 +55,13 @@ def run(stem: str, cell_id: str, sources: str, emit: Callable[[str, str], object
 
 
 class Absent:
-    """What a name stands for whose import has failed: using it raises the error again."""
+    """Placeholder for a name whose import has failed: using it raises the error again."""
 
     def __init__(self, error):
         self.__dict__["error"] = error
 
     def __getattr__(self, name):
-        if name.startswith("__"):  # asked by who looks for a protocol, not by the cell
+        if name.startswith("__"):  # a protocol is looked up, the cell does not use it
             raise AttributeError(name)
         raise self.error
 
@@ -73,15 +71,15 @@ class Absent:
 
 
 class Notebook:
-    """The code cells of one notebook, run in one namespace as they are asked for.
+    """The code cells of one notebook, run in one namespace on request.
 
     Parameters
     ----------
     cells : list of Cell
         In their order.
     emit : callable
-        Takes the kind of an output and its text: "stream", "html", "text", "error" or "missing", the name of
-        a package that is not there.
+        Takes the kind of an output, "stream", "html", "text", "error" or "missing", and its text; that of
+        "missing" is the name of a package that is not installed.
 
     Examples
     --------
@@ -100,22 +98,23 @@ class Notebook:
         self._run: dict = {}  # the source with which each cell, or part of a setup cell, was run
 
     def run(self, cell_id: str, sources: dict | None = None) -> bool:
-        """Run a cell, and an exercise's check and what shows it at work; return whether nothing was raised.
+        """Run a cell, after a stub also its check and show cells; return whether nothing was raised.
 
-        What a check says stays in `verdict`.
+        The check's result is kept in `verdict`.
 
         Parameters
         ----------
         cell_id : str
         sources : dict
-            What stands in the cells that the reader may change, by their ids.
+            The text of the cells that the reader may change, by their ids.
         """
         cells = [cell._replace(source=(sources or {}).get(cell.id, cell.source)) for cell in self.cells]
         ids = [cell.id for cell in cells]
         stem = cell_id.removesuffix("-stub")
         asked = [cell_id, f"{stem}-check", f"{stem}-show"] if stem != cell_id else [cell_id]
         self.verdict = None
-        with _output_to(self.emit):
+        stream = _Stream(self.emit)
+        with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
             try:
                 for place in map(ids.index, filter(ids.__contains__, asked)):
                     self._provide(cells[:place], _names(cells[place].source).needed)
@@ -126,7 +125,7 @@ class Notebook:
         return True
 
     def _provide(self, above, names):
-        """Run what gives some names, the cells that others need first."""
+        """Run the cells that define some names, in the order in which they stand."""
         wanted, chosen = set(names), []
         for cell in reversed(above):
             for part, source in reversed([*_parts(cell)]):
@@ -144,7 +143,7 @@ class Notebook:
             try:
                 self._execute(source, part)
                 self._run[part] = source
-            except ImportError as error:  # run again when it is asked for again
+            except ImportError as error:  # tried again the next time
                 self.namespace |= dict.fromkeys(_names(source).given, Absent(error))
 
     def _run_cell(self, cell):
@@ -153,7 +152,7 @@ class Notebook:
         return value
 
     def _execute(self, source, name):
-        """Run code in the namespace; return the value of a last line that is an expression."""
+        """Run code in the namespace; return the value of the last statement if it is an expression."""
         file = f"<{name}>"
         linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
         tree = ast.parse(source, file)
@@ -171,7 +170,7 @@ class Notebook:
         self.emit("html" if text else "text", text or repr(value))
 
     def _tell(self, error):
-        """Say what was raised, and where in the cell; name a package that could be fetched."""
+        """Emit an error and its lines in the cells; name a missing package, which the page could fetch."""
         if isinstance(error, ModuleNotFoundError) and error.name:
             self.emit("missing", error.name.partition(".")[0])
         lines = [f"{type(error).__name__}: {error}"]
@@ -185,7 +184,7 @@ class Notebook:
 
 
 def _parts(cell) -> Iterator[tuple[str, str]]:
-    """Yield what of a cell is run together, and its name: statements of a setup cell, else the whole."""
+    """Yield the parts of a cell to run, with names: each statement of a setup cell, else the whole."""
     if cell.kind != "setup":
         yield cell.id, cell.source
         return
@@ -204,9 +203,9 @@ class _Names(NamedTuple):
     """The names of code, at its outermost level."""
 
     needed: frozenset
-    """What it uses and has not bound before."""
+    """Names that it uses without binding them first."""
     given: frozenset
-    """What it binds, and what it stores into."""
+    """Names that it binds, or stores into."""
 
 
 @functools.cache
@@ -223,17 +222,14 @@ def _names(source):
         elif step.opname in ("STORE_NAME", "STORE_GLOBAL"):
             bound.add(step.argval)
     within = {name for inner in filter(inspect.iscode, code.co_consts) for name in _globals_of(inner)}
-    targets = [node.value for node in ast.walk(tree) if isinstance(node, ast.Subscript) and _is_stored(node)]
+    subscripts = (node for node in ast.walk(tree) if isinstance(node, ast.Subscript))
+    targets = [node.value for node in subscripts if isinstance(node.ctx, ast.Store)]
     stored_into = {target.id for target in targets if isinstance(target, ast.Name)} & needed
     return _Names(frozenset(needed | within - bound), frozenset(bound | stored_into))
 
 
-def _is_stored(node):
-    return isinstance(node.ctx, ast.Store)
-
-
 def _globals_of(code):
-    """Yield the names that a function takes from its module."""
+    """Yield the global names that a function uses."""
     steps = [*dis.get_instructions(code)]
     own = {step.argval for step in steps if step.opname == "STORE_NAME"}  # of a class
     for step in steps:
@@ -243,19 +239,9 @@ def _globals_of(code):
         yield from _globals_of(inner)
 
 
-@contextlib.contextmanager
-def _output_to(emit):
-    """Give what is printed to a function."""
-    stream = _Stream(emit)
-    kept = sys.stdout, sys.stderr
-    sys.stdout = sys.stderr = stream
-    try:
-        yield
-    finally:
-        sys.stdout, sys.stderr = kept
-
-
 class _Stream(io.TextIOBase):
+    """Passes what is printed to a function."""
+
     def __init__(self, emit):
         self._emit = emit
 

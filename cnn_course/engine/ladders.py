@@ -1,11 +1,10 @@
-"""Ladders of kernels: what each rung would have a GPU do, counted at full size, beside its time here.
+"""Ladders of kernels: the work of each rung, counted at full size, and its time on this machine.
 
-Without a GPU, its times cannot be measured. But the emulated GPU runs the compiled kernels and counts what
-they do (`gpuless.counting`): a `Ladder` compares these counts. The last column has the seconds of the machine
-that the kernels run on; its heading names it. `modelled` says how long the rungs would take on named GPUs.
+Without a GPU, a GPU's times cannot be measured. But the emulated GPU runs the compiled kernels and counts
+what they do (`gpuless.counting`): a `Ladder` compares these counts. Its last column is the time on the
+machine that the heading names. `modelled` says how long the rungs would take on named GPUs.
 """
 
-import html
 import time
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.records import text_table
 from cnn_course.engine import plots
-from cnn_course.engine.ledger import duration
+from cnn_course.engine.ledger import duration, html_table
 from cnn_course.engine.modelled_ladders import ModelledLadder, modelled, work_of
 from cnn_numba import device
 from gpuless import Counts, counting
@@ -22,7 +21,7 @@ __all__ = ["COLUMNS", "Column", "Ladder", "ModelledLadder", "Rung", "climb", "co
 
 
 class Column(NamedTuple):
-    """A number of a rung: how it comes from the `gpuless.Counts` of its launches, and how it is written."""
+    """A number of a rung: how to compute it from the `gpuless.Counts` of its launches, and to write it."""
 
     of: Callable[[Sequence[Counts]], Any]
     written: Callable[[Any], str] = "{:,}".format
@@ -51,7 +50,7 @@ def _megabytes(number):
     return f"{_millions(number)}B"
 
 
-#: What a ladder can show, by the heading. *Instructions*, *barriers* and *shuffles* are those of warps,
+#: The columns of a ladder, by their headings. *Instructions*, *barriers* and *shuffles* are those of warps,
 #: *block barriers* those that blocks pass; *bytes moved* are the sectors of all requests to global memory,
 #: *least bytes* each sector that a launch reads or writes, once; *deliveries* are those by shared memory.
 COLUMNS = {
@@ -72,7 +71,7 @@ COLUMNS = {
 
 _PRODUCTS = ("instructions", "of them FMA", "bytes moved", "deliveries", "block barriers")
 _KERNELS = ("launches", "instructions", "operations", "bytes moved", "least bytes")
-#: What is drawn of a ladder, and how its caption says it.
+#: The columns that are drawn, and their names in the caption.
 _DRAWN = {
     "instructions": "instructions of warps",
     "bytes moved": "bytes between the cores and L1",
@@ -82,14 +81,14 @@ _DRAWN = {
 
 
 class Rung(NamedTuple):
-    """A row of a ladder: the `gpuless.Counts` of its launches, empty where nothing counts, and its time."""
+    """A row of a ladder: the `gpuless.Counts` of its launches, empty if nothing was counted, and its time."""
 
     name: str
     counts: tuple[Counts, ...]
     seconds: float | None = None
 
     def value(self, column):
-        """Return a number of `COLUMNS`."""
+        """Return the number in a column of `COLUMNS`."""
         return COLUMNS[column].of(self.counts)
 
 
@@ -101,9 +100,9 @@ class Ladder:
     title : str
     rungs : list of Rung
     columns : sequence of str
-        Of `COLUMNS`. Shown where anything was counted.
+        Of `COLUMNS`. Shown if anything was counted.
     summed : bool
-        Whether a last row sums up the others.
+        Whether a last row sums the others.
     """
 
     def __init__(self, title, rungs, columns, summed=False):
@@ -115,7 +114,7 @@ class Ladder:
         return any(rung.counts for rung in self.rungs)
 
     def column(self, name: str) -> dict:
-        """Return a number of `COLUMNS` for each rung; nothing where nothing was counted."""
+        """Return a column of `COLUMNS`, by rung; empty if nothing was counted."""
         return {rung.name: rung.value(name) for rung in self.rungs} if self.has_counts else {}
 
     def table(self) -> list[tuple[str, ...]]:
@@ -143,13 +142,10 @@ class Ladder:
         return "\n".join(filter(None, [self.title, *table, self._note()]))
 
     def _repr_html_(self):
-        caption = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
-        heading, *rows = self.table()
-        lines = [_line("th", heading), *(_line("td", row) for row in rows)] if self.rungs else []
-        return f"<table>{caption}{''.join(lines)}</table><p>{self._note()}</p>"
+        return f"{html_table(self.table() if self.rungs else [], self.title)}<p>{self._note()}</p>"
 
     def picture(self) -> plots.Picture | None:
-        """Draw counts as bars, and write the numbers to them; None where nothing was counted."""
+        """Draw counts as bars with their numbers; None if nothing was counted."""
         if not self.has_counts:
             return None
         panels = {name: list(self.column(name).values()) for name in _DRAWN}
@@ -165,14 +161,14 @@ class Ladder:
             ax.tick_params(axis="y", length=0)
             ax.set_title(title, fontsize=9, color=plots.INK, loc="left")
         axes[0].invert_yaxis()
-        told = "; ".join(f"{title}: {', '.join(map(_short, values))}" for title, values in panels.items())
-        alt = f"{len(panels)} panels of bars, from the top {', '.join(names)}. {told}."
+        counts = "; ".join(f"{title}: {', '.join(map(_short, values))}" for title, values in panels.items())
+        alt = f"{len(panels)} panels of bars, from the top {', '.join(names)}. {counts}."
         caption = f"{self.title}, counted at full size: {', '.join(_DRAWN.values())}."
         return plots.picture(fig, caption, alt)
 
 
 def climb(title: str, rungs: dict, columns: Sequence[str] = _PRODUCTS, timed: bool = True) -> Ladder:
-    """Time each rung, and count what it would have a GPU do.
+    """Time each rung, and count its work on a GPU.
 
     Parameters
     ----------
@@ -182,9 +178,9 @@ def climb(title: str, rungs: dict, columns: Sequence[str] = _PRODUCTS, timed: bo
         By name: a function without arguments that launches kernels; or one launch as kernel, grid, block, a
         tuple of arguments, and perhaps the bytes of dynamic shared memory. Each is run up to three times.
     columns : sequence of str
-        Of `COLUMNS`; those of matrix products if none are named.
+        Of `COLUMNS`; by default those of matrix products.
     timed : bool
-        Whether to time the rungs; without, each runs once, and only where it can be counted.
+        Whether to time the rungs; otherwise each runs once, and only if it can be counted.
 
     Raises
     ------
@@ -208,12 +204,12 @@ def climb(title: str, rungs: dict, columns: Sequence[str] = _PRODUCTS, timed: bo
 
 
 def counted(work: Callable) -> Ladder:
-    """Count what a piece of work would have a GPU do, a row for each kernel that it launches.
+    """Count the work of some code on a GPU, with a row for each kernel that it launches.
 
     Parameters
     ----------
     work : callable
-        Without arguments; run once where it can be counted, and not at all elsewhere.
+        Without arguments; run once if it can be counted, else not at all.
 
     Examples
     --------
@@ -230,7 +226,7 @@ def counted(work: Callable) -> Ladder:
 
 
 def _seconds(work):
-    """Return the time of a second run; the first compiles, but for the simulator, which runs it once."""
+    """Return the time of the second run, as the first compiles; in the simulator that of the first."""
     for _ in range(1 if device.simulated() else 2):
         start = time.perf_counter()
         work()
@@ -240,7 +236,7 @@ def _seconds(work):
 
 
 def _counts(work):
-    """Return the counts of each launch that a piece of work makes; none but on the emulated GPU."""
+    """Return the counts of each launch; nothing unless kernels run on the emulated GPU."""
     if not device.SELECTION.emulated:
         return ()
     with counting() as counts:
@@ -260,11 +256,3 @@ def _short(value):
         if value >= factor:
             return f"{value / factor:.3g} {unit}"
     return str(value)
-
-
-def _line(tag, texts):
-    cells = "".join(
-        f'<{tag} style="text-align: {"right" if k else "left"}">{html.escape(text)}</{tag}>'
-        for k, text in enumerate(texts)
-    )
-    return f"<tr>{cells}</tr>"

@@ -1,4 +1,4 @@
-"""What a piece of work asks of the GPU: its launches, kernel by kernel, and its copies over the bus."""
+"""Lists of what some code does on the GPU: its launches, by kernel, and its copies over the bus."""
 
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
@@ -20,14 +20,14 @@ class Row(NamedTuple):
 
 
 class LaunchList:
-    """The launches of a piece of work, one row for each kernel; `listed` makes it.
+    """The launches of some code, a row for each kernel; made by `listed`.
 
     Parameters
     ----------
     rows : list of Row
-        In the order in which the kernels were first launched.
+        In the order of the kernels' first launches.
     counted : bool
-        Whether there are bytes.
+        Whether bytes were counted.
     """
 
     def __init__(self, rows, counted):
@@ -35,12 +35,12 @@ class LaunchList:
 
     @property
     def launches(self):
-        """How many launches there are in all."""
+        """The number of all launches."""
         return sum(row.launches for row in self.rows)
 
     @property
     def bytes(self):
-        """Bytes that all of them need, None where they were not counted."""
+        """The bytes that all launches need, None if they were not counted."""
         return sum(row.bytes for row in self.rows) if self.counted else None
 
     def __repr__(self):
@@ -53,15 +53,15 @@ class LaunchList:
 
 
 def listed(work, run=True) -> LaunchList:
-    """List what a piece of work launches.
+    """List the launches of some code.
 
     Parameters
     ----------
     work : callable
-        Without arguments; launches by `device.launch`, as all of the package does.
+        Without arguments; launches with `device.launch`, as the whole package does.
     run : bool
-        Whether the kernels run, traced, so that their bytes can be counted: each element of an array that a
-        launch reads, once, and each that it writes, once. Without it they are noted only.
+        Whether to run the kernels, traced, and count their bytes: each element that a launch reads counts
+        once, and so does each that it writes. Otherwise launches are only noted.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def _bytes(access):
 
 
 def access_of(work):
-    """Return the `gpuless.AccessMap` of a piece of work that launches one kernel.
+    """Return the `gpuless.AccessMap` of code that launches one kernel.
 
     Parameters
     ----------
@@ -127,11 +127,11 @@ class Crossing(NamedTuple):
 
 
 class Crossings(list):
-    """The copies of a piece of work, as `bus_traffic` notes them."""
+    """The copies that `bus_traffic` noted."""
 
     @property
     def bytes(self):
-        """Bytes of all of them."""
+        """The bytes of all copies."""
         return sum(crossing.bytes for crossing in self)
 
     def __repr__(self):
@@ -145,7 +145,7 @@ class Crossings(list):
 
 @contextmanager
 def bus_traffic():
-    """Note every copy between host and device that is made with the functions of `cnn_numba.device`.
+    """Note every copy between host and device by the functions of `cnn_numba.device`.
 
     Yields
     ------
@@ -184,7 +184,7 @@ def bus_traffic():
 
     noted = {"to_device": noted_to_device, "to_host": noted_to_host, "copy": noted_copy}
     with ExitStack() as stack:
-        for owner in (device, device.arrays):  # where the operations find them, and their own neighbours
+        for owner in (device, device.arrays):  # operations and `arrays` itself look them up there
             for name, function in noted.items():
                 stack.enter_context(replaced(owner, name, function))
         yield crossings
@@ -192,7 +192,7 @@ def bus_traffic():
 
 @contextmanager
 def replaced(owner: object, name: str, value: object):
-    """Put something else in the place of an attribute, and put the old one back afterwards."""
+    """Replace an attribute while the block runs."""
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:

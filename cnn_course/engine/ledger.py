@@ -1,7 +1,7 @@
-"""The benchmark ledger: each rung of a ladder timed the same way, against one stated baseline.
+"""The benchmark ledger: times all rungs of a ladder in the same way, and compares them with one baseline.
 
-A speed-up is quoted only between two rungs that did the same work: same input, same result, same run of
-the same machine. The ledger sees to all three.
+A speed-up is quoted only between two rungs with the same input, the same result and the same run on the same
+machine; the ledger ensures all three.
 """
 
 import html
@@ -16,7 +16,7 @@ from cnn_course.engine import plots
 
 
 class Rung(NamedTuple):
-    """One measurement: what ran, on which work, how long it took."""
+    """One measurement: what ran, on which work, and its time."""
 
     name: str
     work: str
@@ -24,7 +24,7 @@ class Rung(NamedTuple):
 
 
 class Ledger:
-    """Timings of one operation, done in several ways.
+    """Timings of one operation, computed in several ways.
 
     Parameters
     ----------
@@ -50,9 +50,9 @@ class Ledger:
         self._results = {}
 
     def time(self, name, function, *args, work, repeats=5):
-        """Time ``function(*args)`` and enter it; timing the same rung on the same work again replaces it.
+        """Time ``function(*args)`` and record it, replacing an earlier time of this rung on the same work.
 
-        One call warms up: it compiles, fills caches, and its result is compared with the first rung's.
+        A first call compiles and fills caches; its result is compared with the first rung's.
 
         Parameters
         ----------
@@ -64,9 +64,9 @@ class Ledger:
         work : str
             What was computed, such as ``"256 x 256, 5 x 5"``; rungs with equal work are comparable.
         repeats : int
-            How many calls are timed at least; short ones are repeated for a tenth of a second, so that a
-            busy moment of the machine does not decide. The median counts. With 1, a first call of more than
-            a second is not repeated: loops in Python need no warming up.
+            The least number of timed calls; short ones are repeated for a tenth of a second, so that a busy
+            moment of the machine does not matter. The median counts. With 1, a first call that takes more
+            than a second is not repeated: Python's loops need no warm-up.
 
         Returns
         -------
@@ -127,16 +127,8 @@ class Ledger:
         return f"{self.title}\n{text_table([header, *self.rows()], left=2)}"
 
     def _repr_html_(self):
-        columns = ("rung", "work", "time per call", f"against {self.baseline}")
-        header = "".join(f'<th style="text-align: left">{html.escape(name)}</th>' for name in columns)
-        body = ""
-        for row in self.rows():
-            cells = "".join(
-                f'<td style="text-align: {"left" if k < 2 else "right"}">{html.escape(text)}</td>'
-                for k, text in enumerate(row)
-            )
-            body += f"<tr>{cells}</tr>"
-        return f"<table><caption>{html.escape(self.title)}</caption><tr>{header}</tr>{body}</table>"
+        header = ("rung", "work", "time per call", f"against {self.baseline}")
+        return html_table([header, *self.rows()], self.title, left=2)
 
     def picture(self, work: str, caption: str) -> plots.Picture:
         """Draw the rungs that did the same work as bars of their speed-up.
@@ -163,8 +155,22 @@ class Ledger:
         return plots.picture(fig, caption, alt)
 
 
+def html_table(rows, title="", left=1):
+    """Return rows of text as an HTML table, the first as its heading; `left` is as in `text_table`."""
+    lines = ""
+    for number, row in enumerate(rows):
+        tag = "td" if number else "th"
+        cells = (
+            f'<{tag} style="text-align: {"left" if column < left else "right"}">{html.escape(text)}</{tag}>'
+            for column, text in enumerate(row)
+        )
+        lines += f"<tr>{''.join(cells)}</tr>"
+    caption = f"<caption>{html.escape(title)}</caption>" if title else ""
+    return f"<table>{caption}{lines}</table>"
+
+
 def duration(seconds: float) -> str:
-    """Write a duration with three digits and the unit that fits.
+    """Write a duration with three digits and a suitable unit.
 
     Examples
     --------
@@ -178,7 +184,7 @@ def duration(seconds: float) -> str:
 
 
 def _short(factor):
-    """Write a factor with two digits below a hundred, and whole from there on."""
+    """Write a factor with two digits below a hundred, else as a whole number."""
     return f"{factor:,.0f}" if factor >= 100 else _digits(factor, 2)
 
 

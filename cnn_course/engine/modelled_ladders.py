@@ -1,7 +1,7 @@
-"""Ladders of kernels by modelled time: how long each rung would take on GPUs that are not here, and why.
+"""Ladders of kernels by modelled time: how long each rung would take on named GPUs, and what limits it.
 
-`gpuless.profile` models the launches. The text is the same on every machine. What the numbers mean, and how
-far off they are, is in ``docs/profiling.md``.
+`gpuless.profile` models the launches. The text is the same on every machine. ``docs/profiling.md`` explains
+the numbers and their errors.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from cnn_numba import device
 from gpuless.wrapping import wrapped
 
 GPUS = ("T4", "A100", "H100")
-#: If two kernels are further apart than this, the one modelled to be faster is faster nearly always.
+#: If the modelled times of two kernels differ by a larger factor, their order is nearly always right.
 CLEAR = 1.25
 _MARKS = tuple(zip((plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE), "osD^", strict=True))
 _NO_TIMES = (
@@ -28,7 +28,7 @@ _RANGE = "A measured time would lie in the range in brackets four times out of f
 
 
 class Time(NamedTuple):
-    """What the model says of a rung on a GPU: microseconds, their range, and what bounds the rung."""
+    """The modelled time of a rung on a GPU in microseconds, its range, and what limits the rung."""
 
     microseconds: float
     low: float
@@ -36,7 +36,7 @@ class Time(NamedTuple):
     limiter: str
     """A unit of the GPU, or "latency"."""
     line: str
-    """The line of the source that asks most of it, with its number."""
+    """The source line that uses it most, with its number."""
 
     def __str__(self):
         time = duration(self.microseconds / 1e6)
@@ -52,7 +52,7 @@ class ModelledLadder:
     ----------
     title : str
     times : dict of str to dict of str to Time
-        By rung and by GPU; empty where nothing can be modelled.
+        By rung and by GPU; empty if nothing can be modelled.
     """
 
     def __init__(self, title: str, times: dict[str, dict[str, Time]]):
@@ -62,18 +62,18 @@ class ModelledLadder:
         return bool(self.times)
 
     def microseconds(self, gpu: str) -> dict:
-        """Return the modelled microseconds of each rung on a GPU; nothing where nothing can be modelled."""
+        """Return the modelled microseconds of each rung on a GPU; empty if nothing can be modelled."""
         return {rung: times[gpu].microseconds for rung, times in self.times.items()}
 
     def close(self) -> dict[tuple[str, ...], list[str]]:
-        """Return groups of rungs that lie within the model's error, the fastest first, with the GPUs."""
+        """Return groups of rungs within the model's error, fastest first, and on which GPUs."""
         found: dict[tuple[str, ...], list[str]] = {}
         for gpu in next(iter(self.times.values()), ()):
             times = self.microseconds(gpu)
             rungs, end = sorted(times, key=lambda rung: times[rung]), 0
             for first, rung in enumerate(rungs):
                 near = [other for other in rungs[first:] if times[other] <= CLEAR * times[rung]]
-                if len(near) > 1 and first + len(near) > end:  # else all of them are in the last group
+                if len(near) > 1 and first + len(near) > end:  # else the last group has them all
                     end = first + len(near)
                     group = next((each for each in found if set(each) == set(near)), tuple(near))
                     found.setdefault(group, []).append(gpu)
@@ -101,7 +101,7 @@ class ModelledLadder:
         return "\n".join(lines)
 
     def limits(self, rung: str) -> list[str]:
-        """Return what bounds a rung, with the line; GPUs on which it is the same stand together."""
+        """Return what limits a rung, with the line; GPUs with the same limit are listed together."""
         times, found = self.times[rung], {}
         for gpu, time in times.items():
             found.setdefault((time.limiter, time.line), []).append(gpu)
@@ -110,10 +110,10 @@ class ModelledLadder:
         return [f"{limiter} ({', '.join(gpus)}), {line}" for (limiter, line), gpus in found.items()]
 
     def picture(self) -> plots.Picture | None:
-        """Draw the modelled times on a logarithmic axis, their ranges as bars; None where there are none."""
+        """Draw the modelled times on a logarithmic axis, their ranges as bars; None if there are none."""
         if not self:
             return None
-        from matplotlib.ticker import FuncFormatter, NullLocator  # not by who only asks for the times
+        from matplotlib.ticker import FuncFormatter, NullLocator  # not needed for the times alone
 
         gpus = list(next(iter(self.times.values())))
         apart = 0.8 / len(gpus)
@@ -145,15 +145,15 @@ class ModelledLadder:
 def modelled(rungs: dict, gpus: Sequence[str] = GPUS, title: str = "") -> ModelledLadder:
     """Model how long each rung would take on some GPUs.
 
-    Nothing is measured, not even where kernels run on a real GPU. The time of a rung is that of its launches
-    one after the other, each with cold caches, without copies and without what the host takes.
+    Nothing is measured, not even if kernels run on a real GPU. The time of a rung is the sum of its launches,
+    each with cold caches, without copies and without the host's time.
 
     Parameters
     ----------
     rungs : dict of str to callable or tuple
         By name: one launch as kernel, grid, block, a tuple of arguments, and perhaps the bytes of dynamic
-        shared memory, which does not take place; or a function without arguments that launches kernels, which
-        is run once. On a real GPU it has to launch by `device.launch`, as those of the package do.
+        shared memory, which is not run; or a function without arguments that launches kernels, which is run
+        once. On a real GPU it must launch with `device.launch`, as the package's functions do.
     gpus : sequence of str
         Names that `gpuless.profile` knows.
     title : str
@@ -198,7 +198,7 @@ def _times(name, rung, gpus):
 
 
 def _reports(work, gpus):
-    """Return for each GPU the reports of what a piece of work launches."""
+    """Return for each GPU the reports of the launches that some code makes."""
     if device.SELECTION.emulated:
         with gpuless.profiling(list(gpus)) as timelines:
             work()

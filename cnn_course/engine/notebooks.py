@@ -1,9 +1,9 @@
-"""Notebooks as files: one written form, a clean run that stores outputs, and the exercises inside.
+"""Notebook files: their canonical form, clean runs that store outputs, and the exercises in them.
 
 ``python -m cnn_course.engine.notebooks notebooks/*.ipynb`` runs each notebook from top to bottom in a fresh
-kernel and stores what it shows. With ``--format`` it only rewrites the file in its one form, which is what
-to do after an edit in JupyterLab that changes no output. Both see to what all notebooks share: the badge and
-the cell for Colab, the minutes, and the links to the glossary.
+kernel and stores the outputs. With ``--format`` it only rewrites the file in canonical form: use that after
+an edit in JupyterLab that changes no output. Both update what all notebooks share: the badge and the cell for
+Colab, the minutes, and the links to the glossary.
 """
 
 import argparse
@@ -35,12 +35,12 @@ _BADGE = (
     "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
     f"(https://colab.research.google.com/github/{REPOSITORY}/blob/main/notebooks/%s)"
 )
-# What a kernel says of itself (patch version, paths, widget state) would differ from machine to machine.
+# A kernel's own metadata (patch version, paths, widget state) would differ from machine to machine.
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-# Per cell, JupyterLab also keeps what is folded or scrolled and when it ran.
+# JupyterLab also stores for each cell whether it is folded or scrolled, and when it ran.
 CELL_METADATA = ("tags",)
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -48,7 +48,7 @@ _DETAILS = re.compile(r"<details>\s*<summary>(.*?)</summary>(.*?)</details>", re
 _PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
-#: How fast a reader is taken to be, for `minutes`: words and lines read, and lines of an answer written.
+#: The assumed speed of a reader, for `minutes`: words and lines read, and lines of an answer written.
 WORDS_A_MINUTE, LINES_A_MINUTE = 150, 12
 MINUTES_AN_EXERCISE, MINUTES_A_WRITTEN_LINE = 4, 0.5
 _FOLDED = {"exercise-hints", "exercise-solution"}
@@ -56,10 +56,10 @@ _NOT_READ = {"setup", "hide-input", "exercise-stub", "exercise-check"}
 
 
 class NotebookExercise(NamedTuple):
-    """One exercise as a notebook holds it, found by the ids of its cells.
+    """An exercise of a notebook, found by the ids of its cells.
 
-    Its cells are ``NAME-text``, ``NAME-stub``, ``NAME-check``, ``NAME-hints`` and ``NAME-solution``, where
-    NAME is the exercise's, with hyphens.
+    They are ``NAME-text``, ``NAME-stub``, ``NAME-check``, ``NAME-hints`` and ``NAME-solution``; NAME is the
+    exercise's name with hyphens.
     """
 
     name: str
@@ -76,7 +76,7 @@ def read(path: str | Path) -> nbformat.NotebookNode:
 
 
 def with_common_parts(notebook, path):
-    """Give a notebook what all share: badge and cell for Colab, its minutes, links to the glossary."""
+    """Add to a notebook what all share: badge and cell for Colab, its minutes, links to the glossary."""
     head, badge = notebook.cells[0], _BADGE % path.name
     title, _, text = head.source.partition("\n")
     text = re.sub(r"\A\n*\[!\[Open in Colab\].*\n", "", text)
@@ -86,7 +86,7 @@ def with_common_parts(notebook, path):
         notebook.cells.insert(1, nbformat.v4.new_code_cell(id="colab"))
     notebook.cells[1].source = COLAB_CELL
     prose = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
-    # Before the first kernel, a tile is a tile and a thread is one of the CPU's.
+    # The glossary explains the GPU's terms, which begin in notebook 02.
     terms = glossary.terms(path.parent) if path.stem >= "02" else []
     linked = glossary.link([cell.source for cell in prose], terms)
     for cell, source in zip(prose, linked, strict=True):
@@ -95,9 +95,9 @@ def with_common_parts(notebook, path):
 
 
 def minutes(notebook) -> int:
-    r"""Return how long a notebook takes, to five minutes.
+    r"""Return how many minutes a notebook takes, rounded to five.
 
-    The words outside of hints and solutions, at 150 a minute; the lines of code that are neither blank nor
+    It sums words outside of hints and solutions, at 150 a minute; lines of code that are neither blank nor
     comments, without setup, exercises and hidden cells, at 12 a minute; and for each exercise 4 minutes to
     read, think and try, and half a minute for each line of its solution that its stub does not have.
 
@@ -125,19 +125,19 @@ def minutes(notebook) -> int:
 
 
 def _lines_of(source):
-    """Count the lines of code that are neither blank nor comments, by their text."""
+    """Count the lines of code that are neither blank nor comments, by text."""
     code = (line.strip() for line in source.splitlines())
     return Counter(line for line in code if line and not line.startswith("#"))
 
 
 def canonical(notebook) -> str:
-    """Write a notebook as text in its one form: sorted keys, one space, generic metadata, final newline.
+    """Return a notebook's canonical text: sorted keys, one space, generic metadata, final newline.
 
     Parameters
     ----------
     notebook : nbformat.NotebookNode
-        Changed in place: metadata that differs from machine to machine goes, and widgets that have a
-        picture in their place.
+        Changed in place: metadata that differs from machine to machine is removed, and so are widgets, as
+        a picture is stored beside each.
 
     Examples
     --------
@@ -152,24 +152,24 @@ def canonical(notebook) -> str:
         if "hide-input" in cell.metadata.get("tags", ()):
             cell.metadata.jupyter = {"source_hidden": True}  # folded in JupyterLab, and one click away
         for output in cell.get("outputs", ()):
-            # A widget lives in its kernel; without one its place would hold an error, before the picture.
+            # Without a kernel, a widget would show an error above the picture.
             output.get("data", {}).pop(_WIDGET, None)
     return nbformat.writes(notebook, version=nbformat.NO_CONVERT).rstrip("\n") + "\n"
 
 
 def execute(notebook, folder, environment=None, timeout=300):
-    """Run every cell in a fresh kernel, keeping the outputs in the notebook; return it.
+    """Run every cell in a fresh kernel and store the outputs in the notebook; return it.
 
     Parameters
     ----------
     notebook : nbformat.NotebookNode
         Changed in place.
     folder : str or Path
-        Where the kernel works: the notebook's own folder.
+        The kernel's working folder: the notebook's.
     environment : dict, optional
         The kernel's environment variables; by default those of this process.
     timeout : int
-        Seconds for one cell.
+        Seconds for a cell.
 
     Raises
     ------
@@ -189,12 +189,12 @@ def execute(notebook, folder, environment=None, timeout=300):
 
 
 def exercises(notebook: nbformat.NotebookNode):
-    """Collect a notebook's exercises, complete or not: the linter says what is missing.
+    """Return a notebook's exercises, complete or not: the linter reports what is missing.
 
     Returns
     -------
     list of NotebookExercise
-        In the order of their stubs. A part that is missing is empty.
+        In the order of their stubs. A missing part is empty.
     """
     cells = {cell.id: cell.source for cell in notebook.cells}
     stubs = [cell_id.removesuffix("-stub") for cell_id in cells if cell_id.endswith("-stub")]
@@ -230,12 +230,12 @@ def main(arguments=None):
         notebook = with_common_parts(read(path), path)
         start = time.perf_counter()
         if not options.format:
-            # Stored outputs are those of a reader who has not solved anything yet.
+            # Stored outputs are those of a reader who has solved nothing yet.
             with tempfile.TemporaryDirectory() as workbook:
                 own = dict.fromkeys(("CNN_NUMBA_WORKBOOK", "CNN_NUMBA_TRUST_WORKBOOK"), workbook)
                 execute(notebook, path.parent, environment | own)
         text = canonical(notebook)
-        # The preflight report names a place or two; those of this machine concern no reader.
+        # The preflight report contains paths of this machine.
         text = text.replace(sys.prefix, ".venv").replace(str(path.resolve().parents[1]), ".")
         with written_whole(path) as file:
             file.write(text.encode())

@@ -1,6 +1,6 @@
-"""The outline of the course: what its notebooks are called, how long they take, and their exercises.
+"""The outline of the course: its notebooks with their titles, minutes and exercises.
 
-Everything in the course may import this; it imports nothing of the course.
+Everything in the course may import this module; it imports nothing from the course.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class Notebook(NamedTuple):
     exercises : tuple of str
         In their order.
     earlier : tuple of str
-        Its numbers in the first edition, under which older workbooks keep the answers.
+        Its numbers in the first edition, under which older workbooks store answers.
     """
 
     number: str
@@ -35,7 +35,7 @@ class Notebook(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """The name of its file, without the ending."""
+        """The name of its file, without the suffix."""
         return f"{self.number}_{self.topic}"
 
 

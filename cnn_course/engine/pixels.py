@@ -1,4 +1,4 @@
-"""Pictures of small images without Matplotlib, for where it is not installed: one pixel a dot of a PNG."""
+"""Pictures of small images as PNG files, without Matplotlib, which may not be installed."""
 
 import base64
 import html
@@ -17,7 +17,7 @@ class Pixels:
     ----------
     images : dict of str to ndarray, shape (H, W), uint8
     scale : int
-        How large a pixel is shown.
+        The size at which a pixel is shown.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Pixels:
 def png(image: np.ndarray) -> bytes:
     """Return a grey image of bytes as a PNG file."""
     height, width = image.shape
-    rows = np.zeros((height, width + 1), np.uint8)  # each row begins with its filter: none
+    rows = np.zeros((height, width + 1), np.uint8)  # each row begins with its filter, 0 for none
     rows[:, 1:] = image
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     parts = (b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b"")

@@ -1,9 +1,9 @@
-"""Pictures for the notebooks: one style, small files, a caption and a description with each.
+"""Pictures for the notebooks: one style, small files, each with a caption and a description.
 
-A PNG cannot know the page it will stand on, so every figure brings its own paper: dark ink on a light
-ground, readable in a light theme and in a dark one. The style is put on the figure itself; neither
-pyplot nor ``rcParams`` is touched, so a figure may be drawn in any thread. Matplotlib and Pillow are imported
-by what draws: checks import this module where neither is installed.
+A PNG does not know the theme of its page, so every figure has its own background: dark ink on light paper,
+readable in a light theme and in a dark one. The style is set on the figure itself, not by pyplot or
+``rcParams``, so figures may be drawn in any thread. The functions that draw import Matplotlib and Pillow:
+checks import this module where neither is installed.
 """
 
 import base64
@@ -16,18 +16,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.plots import COLOURS, FAINT, INK, PAPER, style  # noqa: F401  (FAINT is for those who draw)
+from benchmarks.plots import COLOURS, FAINT, INK, PAPER, style  # noqa: F401  (FAINT is used by others)
 
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY = COLOURS
 
 DPI = 144
-# Matplotlib promises nothing to two threads that draw at once.
+# Matplotlib is not thread-safe.
 _DRAWING = threading.Lock()
 
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """A figure as a notebook shows and stores it.
+    """A figure as notebooks show and store it.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Picture:
     width : int
         Width on the page in CSS pixels.
     caption : str
-        What the reader is to see in it; shown below.
+        What to look at; shown below.
     alt : str
         What the picture shows, for a reader who cannot see it.
     """
@@ -63,12 +63,12 @@ class Picture:
 
 @dataclass(frozen=True, repr=False)
 class Film(Picture):
-    """A picture that moves, with a still one below it: for print, and to look at for longer.
+    """An animated picture, with a still one below it for print and a longer look.
 
     Parameters
     ----------
     still : Picture
-        What the film comes to, or all of its steps.
+        The last frame, or all steps.
     """
 
     still: Picture
@@ -87,7 +87,7 @@ def figure(rows=1, columns=1, size=(7.2, 2.6), **subplots):
     size : tuple of float
         Width and height in inches; 7.2 inches fill a notebook's column.
     **subplots
-        Handed on to `matplotlib.figure.Figure.subplots`.
+        Passed to `matplotlib.figure.Figure.subplots`.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def _new(size):
 
 
 def figure_in_two(size, heights):
-    """Return a new figure, and its upper and lower part, whose axes do not have to line up.
+    """Return a new figure, and its upper and lower part, whose axes need not line up.
 
     Examples
     --------
@@ -131,19 +131,19 @@ def figure_in_two(size, heights):
 
 
 def picture(fig, caption, alt, colours=128) -> Picture:
-    """Draw a figure into a small PNG, with its caption and its description.
+    """Draw a figure as a small PNG with a caption and a description.
 
     Parameters
     ----------
     fig : matplotlib.figure.Figure or PIL.Image.Image
-        An image is taken as it is.
+        An image is used unchanged.
     caption : str
-        What the reader is to see in it.
+        What to look at.
     alt : str
         What the picture shows, for a reader who cannot see it.
     colours : int
-        Size of the PNG's palette: fewer colours, smaller file. With 256 the palette follows the colours that
-        are frequent, as suits photographs, and paper stays paper; with fewer it keeps the rare ones.
+        Size of the PNG's palette: fewer colours make a smaller file. With 256 the palette follows frequent
+        colours, which suits photographs; with fewer it keeps rare ones.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def _drawn(fig):
         return fig
     full = io.BytesIO()
     with _DRAWING:
-        # Square pixels settle the size of an image only once it is laid out: then its title finds its place.
+        # Images with square pixels get their size in a first layout; only then titles can be placed.
         fig.draw_without_rendering()
         fig.savefig(full, format="png", dpi=DPI, facecolor=fig.get_facecolor())
     return Image.open(full).convert("RGB")
@@ -180,21 +180,21 @@ def _drawn(fig):
 def _with_palette(image, colours):
     from PIL.Image import Dither, Quantize
 
-    # Of the methods, the one that keeps a rare colour: a single marked point, say.
+    # MAXCOVERAGE keeps a rare colour, such as that of a single marked point.
     method = Quantize.MEDIANCUT if colours == 256 else Quantize.MAXCOVERAGE
     return image.quantize(colours, method=method, dither=Dither.NONE)
 
 
 def film(frames, still, caption, alt, seconds=1.8, colours=64) -> Film:
-    """Draw figures into one animated PNG, with a still picture for where nothing can move.
+    """Draw figures as an animated PNG, with a still picture.
 
     Parameters
     ----------
     frames : sequence of matplotlib.figure.Figure or PIL.Image.Image
-        All of one size; shown one after the other, the last one longest, and then again.
+        All of one size; shown in a loop, the last one longest.
     still : matplotlib.figure.Figure or PIL.Image.Image
     caption, alt : str
-        As for `picture`; of the film and of the still picture alike.
+        As for `picture`; they also apply to the still picture.
     seconds : float
         How long each frame stays.
     colours : int
@@ -232,7 +232,7 @@ def film(frames, still, caption, alt, seconds=1.8, colours=64) -> Film:
 
 
 def _only_changes(strip, height, clear):
-    """Cut a strip into frames; what is as in the frame before is left clear, which takes half the bytes."""
+    """Cut a strip into frames; pixels that do not change are transparent, which halves the bytes."""
     from PIL import Image
 
     rows = np.asarray(strip)
@@ -246,9 +246,9 @@ def _only_changes(strip, height, clear):
 
 
 def busiest_maps(layers, count):
-    """Return which maps of each layer vary most, the busiest first.
+    """Return the maps of each layer that vary most, the busiest first.
 
-    A layer with as many maps as the one before, such as a pooling, has the same ones.
+    A layer with as many maps as the layer before, such as a pooling, has the same ones.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ def busiest_maps(layers, count):
     Returns
     -------
     list of ndarray
-        Numbers of channels, `count` for each layer.
+        Indices of channels, `count` for each layer.
     """
     found, before = [], None
     for maps in layers:
@@ -284,8 +284,8 @@ def show_image(ax, image, title="", numbers=False, cmap="gray", limits=None):
     cmap : str or Colormap
         ``"gray"`` for pictures; ``"RdBu"`` for values of both signs, white at zero.
     limits : tuple of float, optional
-        The values at both ends of the colour map. None takes the image's own, or, with ``"RdBu"``,
-        the same distance on both sides of zero.
+        The values at both ends of the colour map. None takes the image's extremes; with ``"RdBu"`` the
+        ends are equally far from zero.
 
     Examples
     --------
@@ -304,7 +304,7 @@ def show_image(ax, image, title="", numbers=False, cmap="gray", limits=None):
         return
     for (i, j), value in np.ndenumerate(image):
         if np.isfinite(value):
-            # Rec. 709 luminance of the pixel decides between light and dark digits.
+            # The pixel's Rec. 709 luminance decides between light and dark digits.
             light = np.dot(drawn.cmap(drawn.norm(value))[:3], (0.2126, 0.7152, 0.0722)) > 0.45
             ax.text(
                 j, i, f"{value:.3g}", ha="center", va="center", fontsize=9, color=INK if light else "white"
@@ -312,7 +312,7 @@ def show_image(ax, image, title="", numbers=False, cmap="gray", limits=None):
 
 
 def images(panels, caption, alt, size=(7.2, 2.6), limits=None, missing=None) -> Picture:
-    """Draw some images side by side, each under its title.
+    """Draw images side by side, each under its title.
 
     Parameters
     ----------
@@ -322,9 +322,9 @@ def images(panels, caption, alt, size=(7.2, 2.6), limits=None, missing=None) -> 
     size : tuple of float
         Of the figure, in inches.
     limits : tuple of float, optional
-        The values that are black and white, alike in all; None takes each image's own.
+        The values of black and white in all images; None takes each image's own.
     missing : str, optional
-        Colour of the pixels that are NaN.
+        Colour of NaN pixels.
     """
     fig, axes = figure(1, len(panels), size=size, squeeze=False)
     for ax, (title, image) in zip(axes[0], panels.items(), strict=True):
@@ -367,7 +367,7 @@ def box(ax, x, y, text, colour, width=0.62, height=0.48):
 
 
 def arrow(ax, start, end, text="", offset=(0, 0.16)):
-    """Draw an arrow of a diagram, with a text at its middle, `offset` from it."""
+    """Draw an arrow of a diagram, with text at `offset` from its middle."""
     line = {"arrowstyle": "-|>", "color": INK, "shrinkA": 0, "shrinkB": 0}
     ax.annotate("", end, start, arrowprops=line)
     if text:
@@ -376,7 +376,7 @@ def arrow(ax, start, end, text="", offset=(0, 0.16)):
 
 
 def marked_up(text: str) -> str:
-    """Write a text as HTML, where backticks mark code.
+    """Return a text as HTML; backticks mark code.
 
     >>> marked_up("`i < n` for all")
     '<code>i &lt; n</code> for all'
@@ -385,7 +385,7 @@ def marked_up(text: str) -> str:
 
 
 def in_widget(picture) -> str:
-    """Write a picture as HTML for a widget, whose lines would stand as far apart as its sliders.
+    """Return a picture as HTML for a widget, with the line height of a notebook's text.
 
     >>> in_widget(Picture(b"", 100, "One line.", "A line."))[:40]
     '<div style="line-height: var(--jp-conten'
@@ -395,5 +395,5 @@ def in_widget(picture) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Write a number and its noun: 1 block, 2 blocks."""
+    """Return a number with its noun: 1 block, 2 blocks."""
     return f"{number} {noun}{'s' if number != 1 else ''}"

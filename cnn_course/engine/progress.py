@@ -1,4 +1,4 @@
-"""Pictures of what a reader has done: the progress through the course, and the certificate of notebook 09."""
+"""Pictures of a reader's progress through the course, and of the certificate of notebook 09."""
 
 import textwrap
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from matplotlib.ticker import StrMethodFormatter
 
 from cnn_course.engine import history, plots
 
-# Of what is an example, and no work of the reader.
+# The colour of an example certificate.
 _PALE = "#9cc7ad"
-# The layers of `mnist_cnn`: what is written on each, and the kernels of its forward and backward pass.
+# The layers of `mnist_cnn`: their labels, and the kernels of their forward and backward passes.
 _LAYERS = (
     ("convolution\n1 → 32", ("conv2d",), ("conv2d_backward_weight", "bias_gradient")),
     ("max pooling", ("max_pool",), ("max_pool_backward",)),
@@ -38,7 +38,7 @@ _LAYERS = (
 
 
 class Chapter(NamedTuple):
-    """A notebook with its exercises: name by name, whether it is solved."""
+    """A notebook, and whether each of its exercises is solved, by name."""
 
     number: str
     title: str
@@ -46,17 +46,17 @@ class Chapter(NamedTuple):
 
 
 class Progress:
-    """How far a reader is; readable as text and as a picture.
+    """A reader's progress, as text and as a picture.
 
     Parameters
     ----------
     chapters : list of Chapter
     own : set of str
-        The kernels of the network that the workbook has.
+        The kernels of the network that are in the workbook.
     needed : int
-        How many to show.
+        How many kernels the network has.
     moved : list of history.Entry
-        The modelled times of the reader's step, as far as there are any.
+        The modelled times of the reader's step.
     """
 
     def __init__(self, chapters, own, needed, moved=()):
@@ -64,13 +64,13 @@ class Progress:
 
     @property
     def next(self):
-        """Number of the notebook and name of the first exercise that is open, None if all are solved."""
+        """Notebook number and name of the first unsolved exercise, None if all are solved."""
         entries = ((c.number, name) for c in self.chapters for name, done in c.solved.items() if not done)
         return next(entries, None)
 
     @property
     def caption(self):
-        """The figures, and what comes next."""
+        """The counts, and the next exercise."""
         marks = [done for chapter in self.chapters for done in chapter.solved.values()]
         follows = f"Next: {self.next[1]}, in notebook {self.next[0]}." if self.next else "Nothing is left."
         return (
@@ -79,7 +79,7 @@ class Progress:
         )
 
     def _moved(self):
-        """Say how far the step's modelled time has come, where there is any."""
+        """Return how the step's modelled time has changed, as text; empty without a history."""
         if not self.history:
             return ""
         first, last = self.history[0], self.history[-1]
@@ -150,7 +150,7 @@ def _ms(step):
 
 
 def draw_network(ax, own, colour=plots.GREEN):
-    """Draw the layers of `mnist_cnn`; passes whose kernels are all the reader's are filled and ticked."""
+    """Draw the layers of `mnist_cnn`; a pass with only the reader's kernels is filled and ticked."""
     ax.set(xlim=(0, 4.2), ylim=(-len(_LAYERS) - 0.1, 0.75))
     for x, title in ((2.3, "forward"), (3.45, "backward")):
         ax.text(x, 0.45, title, ha="center", fontsize=8.5, color=plots.INK)
@@ -163,7 +163,7 @@ def draw_network(ax, own, colour=plots.GREEN):
 
 
 def _pass(ax, x, y, count, needed, text, green):
-    """Draw one box, filled as far as its kernels are the reader's."""
+    """Draw a box, filled by the share of its kernels that are the reader's."""
     box = {"boxstyle": "round,pad=0,rounding_size=0.12", "linewidth": 1}
     ax.add_patch(FancyBboxPatch((x, y), 1.0, 0.78, facecolor="white", edgecolor=plots.FAINT, **box))
     if count:
@@ -196,7 +196,7 @@ def _draw_chapters(ax, progress):
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """What a training run on the reader's own kernels came to.
+    """The result of a training run on the reader's kernels.
 
     Parameters
     ----------
@@ -207,16 +207,15 @@ class Certificate:
     images : int
         Of one epoch.
     multiplications, all_multiplications : int
-        Products that the reader's kernels computed, and all those of the training run, in convolutions and
-        dense layers.
+        Those of the reader's kernels and those of the whole training run, in convolutions and dense layers.
     kernels : tuple of (title, name, is_own)
     where : str
         What the kernels ran on.
     date : str
     steps : tuple of Step
-        How long a training step would take on some GPUs; empty where that cannot be modelled.
+        How long a training step would take on some GPUs; empty if it cannot be modelled.
     example : bool
-        Drawn pale, for a reader who has none yet.
+        Whether it is an example, drawn pale, for a reader who has no certificate yet.
     """
 
     accuracy: float
@@ -233,7 +232,7 @@ class Certificate:
 
     @property
     def lines(self):
-        """What it says, line by line."""
+        """Its lines of text."""
         own = sum(is_own for *_, is_own in self.kernels)
         lines = [
             f"reads {self.accuracy:.2%} of {self.test_images:,} digits that it has never seen",
@@ -245,7 +244,7 @@ class Certificate:
         return tuple(lines)
 
     def _share(self):
-        """Say how much of the arithmetic the reader's kernels did; nothing if they multiply nothing."""
+        """Return the share of the arithmetic that the reader's kernels did, as text; empty if none."""
         if not self.multiplications:
             return ""
         share = self.multiplications / self.all_multiplications
@@ -265,7 +264,7 @@ class Certificate:
         return self.picture()._repr_html_()
 
     def picture(self) -> plots.Picture:
-        """Draw the certificate, to be shown around."""
+        """Draw the certificate."""
         fig, axes = plots.figure(1, 2, size=(7.2, 4.0), width_ratios=[1, 1.15])
         for ax in axes:
             ax.set_axis_off()
@@ -291,7 +290,7 @@ class Certificate:
 
 
 def _in_words(number):
-    """Write a large number as people say it.
+    """Return a large number in words.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Writing a function down with all that it uses, so that a file with it runs alone."""
+"""The source of a function with everything that it uses, for a file that runs alone."""
 
 import ast
 import builtins
@@ -24,12 +24,12 @@ def standalone(function: FunctionType) -> str:
     Parameters
     ----------
     function : function
-        The Python function itself, where it has been compiled.
+        If it has been compiled, the Python function in it.
 
     Raises
     ------
     NotStandalone
-        If it uses what cannot be written down, such as an array beside it.
+        If it uses something without source, such as a global array.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def standalone(function: FunctionType) -> str:
 
 
 class _Needs:
-    """What a function uses of the names around it, as lines of Python; what is used comes first."""
+    """The globals that a function uses, as lines of Python in the order of their use."""
 
     def __init__(self, namespace):
         self.namespace = namespace
@@ -54,7 +54,7 @@ class _Needs:
         self._begun = set()
 
     def add(self, function):
-        """Add a function, below those that it uses."""
+        """Add a function, after those that it uses."""
         self._begun.add(function)
         source = _source(function)
         for name in _names_around(function, source):
@@ -87,7 +87,7 @@ def _source(function):
 
 
 def _names_around(function, source):
-    """Return the names that a definition takes from around it: in body, decorators, defaults, annotations."""
+    """Return the global names in a definition: in its body, decorators, defaults and annotations."""
     if function.__code__.co_freevars:
         name = function.__code__.co_freevars[0]
         raise NotStandalone(f"`{function.__name__}` uses `{name}` of a function around it")
@@ -98,7 +98,7 @@ def _names_around(function, source):
         waiting += filter(inspect.iscode, code.co_consts)
     try:
         definition = ast.parse(source).body[0]
-    except SyntaxError:  # a lambda has the lines that it stands in, from the middle of an expression perhaps
+    except SyntaxError:  # a lambda's lines may begin in the middle of an expression
         definition = None
     if not isinstance(definition, ast.FunctionDef):
         raise NotStandalone(f"`{function.__name__}` is not written as a `def`")
@@ -109,7 +109,7 @@ def _names_around(function, source):
 
 
 def _import_of(name, value):
-    """Return the line that imports a value under this name; None if it stands in no module."""
+    """Return the line that imports a value under this name; None if no module has it."""
     if isinstance(value, ModuleType):
         parent, _, child = _known_as(value).rpartition(".")
         return _import_line(parent, child, name)
@@ -124,18 +124,17 @@ def _import_of(name, value):
 
 
 def _import_line(parent, child, name):
-    return (
-        (f"from {parent} " if parent else "") + f"import {child}" + (f" as {name}" if name != child else "")
-    )
+    origin = f"from {parent} " if parent else ""
+    return f"{origin}import {child}" + (f" as {name}" if name != child else "")
 
 
 def _known_as(module):
-    """Return the name a reader imports a module by: `numba.cuda`, where that stands for another one."""
+    """Return the name by which readers import a module, which may replace `numba.cuda`."""
     return "numba.cuda" if module is sys.modules.get("numba.cuda") else module.__name__
 
 
 def _plain(name, value):
-    """Return a number, a text or a tuple of such as Python writes it."""
+    """Return a number, a string, or a tuple of them, as Python source."""
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
         return f"np.{value.dtype.name}({_plain(name, value.item())})"
     if isinstance(value, tuple):

@@ -1,13 +1,13 @@
-"""The reader's workbook: every answer that a check has found right, each in a Python file.
+"""The reader's workbook: a Python file for each answer that a check has accepted.
 
-A check that turns green keeps the answer: its source, and what that uses of its notebook (imports, constants,
-functions beside it). So the kernels of one notebook can be called from a later one, and notebook 09 builds a
+A check that turns green stores the answer: its source, and what that uses of its notebook (imports,
+constants, functions). So later notebooks can call the kernels of earlier ones, and notebook 09 builds a
 network of them. The folder is ``notebooks/workbook`` of the checkout (elsewhere, ``workbook`` where Python
-was started), or what ``CNN_NUMBA_WORKBOOK`` names; git ignores it, and it may be deleted at any time.
+was started), or the one that ``CNN_NUMBA_WORKBOOK`` names; git ignores it, and it may be deleted at any time.
 
-To use an answer is to run its file. In the checkout's folder every answer is run, like the checkout's other
-files; elsewhere only those that a check has kept for this account. The others may be anyone's code, and
-run only if ``CNN_NUMBA_TRUST_WORKBOOK`` names their folder, or one that it is in. Only `answer` runs any.
+Using an answer runs its file. In the checkout's folder every answer may run, like the checkout's other files;
+elsewhere only those that a check has stored for this account. The others may be anyone's code, and run only
+if ``CNN_NUMBA_TRUST_WORKBOOK`` names their folder or one above it. Only `answer` runs files.
 """
 
 import ast
@@ -30,7 +30,7 @@ class NotTrusted(ValueError):
 
 
 def folder() -> Path:
-    """Return where the workbook is, whether or not there is one yet."""
+    """Return the path of the workbook, which may not exist yet."""
     chosen = os.environ.get("CNN_NUMBA_WORKBOOK")
     if chosen:
         return Path(chosen).expanduser()
@@ -39,8 +39,8 @@ def folder() -> Path:
 
 
 def place_of(exercise) -> Notebook | None:
-    """Return the notebook that an exercise stands in; None for one that belongs to no notebook."""
-    # Its module has been loaded. The name alone would not do: two notebooks may share one.
+    """Return the notebook of an exercise; None if it belongs to no notebook."""
+    # Two notebooks may have exercises of the same name, so the loaded modules decide.
     for notebook in NOTEBOOKS:
         module = sys.modules.get(f"cnn_course.chapters.{notebook.topic}.exercises")
         if getattr(module, exercise.name, None) is exercise:
@@ -49,19 +49,18 @@ def place_of(exercise) -> Notebook | None:
 
 
 def keep(exercise, attempt) -> str:
-    """Keep an answer that its check has found right, and say so in a line for the reader.
+    """Store an answer that its check has accepted, and return a line that tells the reader so.
 
     Parameters
     ----------
     exercise : Exercise
     attempt : function
-        As the check was given it.
+        As passed to the check.
 
     Returns
     -------
     str
-        Empty if there is nothing to keep: the exercise is in no notebook, or the answer was not written in
-        one.
+        Empty if nothing is stored: the exercise is in no notebook, or the answer was not written in one.
     """
     notebook, function = place_of(exercise), getattr(attempt, "py_func", attempt)
     if notebook is None or getattr(function, "__module__", None) != "__main__":
@@ -69,9 +68,9 @@ def keep(exercise, attempt) -> str:
     path = _named(notebook.topic, exercise.name)
     head = f'"""`{exercise.name}` of notebook {notebook.number}, found right on {datetime.date.today()}."""\n'
     try:
-        text, told = f"{head}\n{standalone(function)}", "Kept in your workbook."
+        text, line = f"{head}\n{standalone(function)}", "Kept in your workbook."
     except NotStandalone as reason:
-        text, told = head, f"Noted in your workbook as solved, without its source: {reason}."
+        text, line = head, f"Noted in your workbook as solved, without its source: {reason}."
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(path) as file:
@@ -81,11 +80,11 @@ def keep(exercise, attempt) -> str:
             _record_of(text.encode()).touch()
     except OSError as error:
         return f"It could not be kept in your workbook: {error}."
-    return told
+    return line
 
 
-def told_of_earlier(exercise, attempt) -> str:
-    """Say, for a wrong answer, that the workbook keeps a right one; empty if it has none."""
+def note_of_earlier(exercise, attempt) -> str:
+    """Return a line for a wrong answer if the workbook has a right one, else an empty string."""
     notebook = place_of(exercise)
     if notebook is None or getattr(getattr(attempt, "py_func", attempt), "__module__", None) != "__main__":
         return ""
@@ -93,13 +92,13 @@ def told_of_earlier(exercise, attempt) -> str:
 
 
 def is_solved(notebook, name: str) -> bool:
-    """Return whether the workbook says that an exercise of a notebook (of `outline`) is solved."""
+    """Return whether an exercise of a notebook (of `outline`) is solved by the workbook."""
     return _path(notebook.topic, name).is_file()
 
 
 def has_source(topic: str, name: str) -> bool:
-    """Return whether the workbook has the source of an answer; it is read and not run."""
-    # The last two are what Python's parser raises if code is nested too deep.
+    """Return whether the workbook has the source of an answer; it is read, not run."""
+    # Python's parser raises the last two if code is nested too deeply.
     with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         module = ast.parse(_path(topic, name).read_bytes())
         return any(isinstance(node, ast.FunctionDef) and node.name == name for node in module.body)
@@ -111,13 +110,13 @@ def _named(key, name):
 
 
 def _path(topic, name):
-    """Return where an answer is: under its topic or, kept by the first edition, under its number there."""
+    """Return the path of an answer: under its topic, or its notebook's number in the first edition."""
     places = [_named(key, name) for key in (topic, *notebook_on(topic).earlier)]
     return next((path for path in places if path.is_file()), places[0])
 
 
 def answer(topic: str, name: str, otherwise: object = None) -> object:
-    """Return the reader's answer to an exercise, or something else where there is none.
+    """Return the reader's answer to an exercise, or something else if there is none.
 
     Parameters
     ----------
@@ -131,7 +130,7 @@ def answer(topic: str, name: str, otherwise: object = None) -> object:
     Raises
     ------
     NotTrusted
-        If no check of yours kept the answer, and ``CNN_NUMBA_TRUST_WORKBOOK`` does not name its folder.
+        If no check of yours stored the answer, and ``CNN_NUMBA_TRUST_WORKBOOK`` does not name its folder.
 
     Examples
     --------
@@ -145,14 +144,14 @@ def answer(topic: str, name: str, otherwise: object = None) -> object:
 
 
 def _is_trusted_folder():
-    """Return whether the workbook is that of the checkout, or one that the reader has named as to be run."""
+    """Return whether the workbook is the checkout's, or in a folder that the reader trusts."""
     word = os.environ.get("CNN_NUMBA_TRUST_WORKBOOK")
     trusted = [CHECKOUT / "notebooks" / "workbook", *([Path(word).expanduser()] if word else [])]
     return any(folder().resolve().is_relative_to(each.resolve()) for each in trusted)
 
 
 def _record_of(content):
-    """Return the file that is there if a check has kept this content for this account."""
+    """Return the path of a file that exists if a check has stored this content for this account."""
     return Path.home() / ".cache" / "cnn-numba" / "kept" / hashlib.sha256(content).hexdigest()
 
 
@@ -168,7 +167,7 @@ def _imported(path):
     module = types.ModuleType(f"workbook_{path.stem}")
     module.__file__ = str(path)
     try:
-        # What was looked at, and no bytecode that may lie beside it.
+        # Run the content that was checked, not bytecode that may lie beside it.
         exec(compile(content, path, "exec"), vars(module))
     except Exception as error:
         raise ValueError(

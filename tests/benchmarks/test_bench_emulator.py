@@ -57,7 +57,7 @@ def test_what_is_measured_is_told_and_recorded(monkeypatch, capsys):
     }
     monkeypatch.setattr(emulator, "_run", lambda measured, **environment: answers[measured])
     monkeypatch.setattr(
-        emulator, "_start", lambda arguments, **environment: {"first launch": [1], "some": [4000]}
+        emulator, "answer_of", lambda arguments, **environment: {"first launch": [1], "some": [4000]}
     )
     record = emulator.bench_emulator(rounds=2)
     (threads,) = record["threads"]

@@ -1,1 +1,1 @@
-"""How an exercise is checked, and its mistake named."""
+"""Checks of exercises, which name the mistake in a wrong answer."""

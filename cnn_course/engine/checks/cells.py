@@ -1,8 +1,8 @@
-"""Which cells of a notebook have failed: what they were to define is not what a check would be given.
+"""Watches for cells that fail, as a check would then judge an older definition.
 
-After a syntax error the name still stands for what an earlier run of the cell defined, and a check of that
-would praise or blame the wrong thing. So in IPython (JupyterLab, Colab, VS Code) every cell that is run is
-looked at: which functions it was to define, and whether it did. Outside of IPython nothing is watched.
+After a syntax error a function's name still refers to the definition of an earlier run. So in IPython
+(JupyterLab, Colab, VS Code) this module notes for every cell which functions it should have defined, and
+whether it did. Outside of IPython nothing is watched.
 """
 
 import keyword
@@ -12,21 +12,21 @@ from typing import NamedTuple
 
 from cnn_course.engine.checks import errors
 
-# "def name(", also where the word is misspelt, which is one of the errors.
+# "def name(", also if the word `def` is misspelt, as in some syntax errors.
 _DEFINITION = re.compile(r"^[ \t]*(\w+)[ \t]+(\w+)[ \t]*(?:\(|:|$)", re.MULTILINE)
 _OTHER_WORDS = {*keyword.kwlist} - {"def"}
 
 
 class Failure(NamedTuple):
-    """A cell that was to define a function, and did not."""
+    """A cell that failed to define its function."""
 
     error: BaseException
     source: str
     stands: object
-    """What the function's name still stands for."""
+    """What the function's name still refers to."""
 
     def describe(self):
-        """Return what the learner reads: a sentence, and further lines."""
+        """Return a sentence for the learner, and further lines."""
         error, place = _in_pythons_words(self.error, self.source), ()
         if isinstance(error, SyntaxError) and error.lineno:
             written = (error.text or "").strip()
@@ -39,7 +39,7 @@ class Failure(NamedTuple):
 
 
 def _in_pythons_words(error, source):
-    """Return a syntax error as Python reports it, where IPython says only "incomplete input"."""
+    """Return Python's own syntax error if IPython's is only "incomplete input"."""
     if isinstance(error, SyntaxError) and error.msg == "incomplete input":
         try:
             compile(source, "<cell>", "exec")
@@ -49,30 +49,30 @@ def _in_pythons_words(error, source):
 
 
 _failures = {}  # by the function's name
-_before = {}  # what the names of the running cell stood for
+_before = {}  # the values of the running cell's names before it ran
 
 
 def failure_of(name: str, attempt: object) -> Failure | None:
-    """Return why the last cell that was to define a function did not; None if it did, or if that is unknown.
+    """Return why the last cell that should define a function failed; None if it did not, or if unknown.
 
     Parameters
     ----------
     name : str
         The function's.
     attempt : object
-        What a check was given: if it is not what the cell has left, it has been defined in another way.
+        The function passed to the check; if the failed cell did not leave it, it was defined elsewhere.
     """
     failure = _failures.get(name)
     return failure if failure is not None and failure.stands is attempt else None
 
 
 def watch(shell: object = None):
-    """Look at every cell from now on.
+    """Watch every cell from now on.
 
     Parameters
     ----------
     shell : InteractiveShell, optional
-        By default the one that this process is run from; without one nothing happens.
+        By default this process's; without one nothing happens.
     """
     if shell is None and "IPython" in sys.modules:
         shell = sys.modules["IPython"].get_ipython()
@@ -97,7 +97,7 @@ def _end(shell, result):
     error = result.error_before_exec or result.error_in_exec
     source = result.info.raw_cell if result.info else ""
     for name in _defined_in(source):
-        # What comes after a definition may fail: the definition is there.
+        # If code after a definition fails, the function is defined nevertheless.
         stands = shell.user_ns.get(name)
         if error is not None and stands is _before.get(name):
             _failures[name] = Failure(error, source, stands)

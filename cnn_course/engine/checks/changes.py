@@ -1,4 +1,4 @@
-"""Changes of a kernel's syntax tree that may repair it, and what has to be looked up in the tree for them."""
+"""Changes of a kernel's syntax tree that may repair it, and look-ups in the tree."""
 
 import ast
 
@@ -6,7 +6,7 @@ import ast
 
 
 def guard(tree, line, where, conditions):
-    """Put an `if` around the statement on a line, or around it and those below it in its block."""
+    """Put an `if` around the statement on a line, or also around those below it in its block."""
     block = block_of(tree, line)
     first = next(k for k, each in enumerate(block) if each.lineno <= line <= each.end_lineno)
     last = first + 1 if where == "around it" else len(block)
@@ -15,13 +15,13 @@ def guard(tree, line, where, conditions):
 
 
 def replace(tree, line, text):
-    """Put another statement in the place of the one on a line."""
+    """Replace the statement on a line."""
     block = block_of(tree, line)
     block[block.index(statement_of(tree, line))] = ast.parse(text).body[0]
 
 
 def move(tree, line, before):
-    """Put the statement on a line before the one on another line."""
+    """Move the statement on a line before the one on another line."""
     block = block_of(tree, line)
     statement = statement_of(tree, line)
     block.remove(statement)
@@ -29,7 +29,7 @@ def move(tree, line, before):
 
 
 def wait(tree, lines, barrier):
-    """Put a barrier before the statements on some lines."""
+    """Insert a barrier before the statements on some lines."""
     for line in sorted(lines, reverse=True):
         block = block_of(tree, line)
         place = next(k for k, each in enumerate(block) if each.lineno == line)
@@ -40,25 +40,25 @@ def wait(tree, lines, barrier):
 
 
 def exchange(tree, line, old, new):
-    """Give an array another index, on one line."""
+    """Replace an array's index on one line."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and node.lineno == line and ast.unparse(node) == old:
             node.slice = ast.parse(new, mode="eval").body.slice
 
 
-#: Comparisons, and those that leave out equal numbers: of what may go on, and of what may not.
+#: Comparisons and their stricter forms, of a condition to go on (`<=`) and of one to stop (`>`).
 STRICTER = {ast.LtE: (ast.Lt, "<=", "<"), ast.Gt: (ast.GtE, ">", ">=")}
 
 
 def tighten(tree, loose):
-    """Let comparisons leave out equal numbers: each is a node, and the place of the sign in it."""
+    """Make comparisons stricter: each is a node, and the index of the operator in it."""
     for comparison, k in loose:
         twin = _twin(tree, comparison)
         twin.ops[k] = STRICTER[type(twin.ops[k])][0]()
 
 
 def put(tree, places):
-    """Put other expressions in the place of some: each is a node, and the text of another one."""
+    """Replace expressions: each is a node, and the new text."""
     new = {_key(node): ast.parse(text, mode="eval").body for node, text in places}
 
     class Put(ast.NodeTransformer):
@@ -69,7 +69,7 @@ def put(tree, places):
 
 
 def _twin(tree, node):
-    """Return the node of a tree's copy that was made of a node of the tree."""
+    """Return the node in a copy of a tree that corresponds to a node of the tree."""
     return next(each for each in ast.walk(tree) if _key(each) == _key(node))
 
 
@@ -78,7 +78,7 @@ def _key(node):
 
 
 def one_less(node):
-    """Return an expression for one less than another, as text: without its `+ 1` if it has one.
+    """Return the text of an expression minus one: without its `+ 1` if it has one.
 
     >>> [one_less(ast.parse(text, mode="eval").body) for text in ("n + 1", "1 + n", "n + 1 - d", "n - d")]
     ['n', 'n', 'n - d', 'n - d - 1']
@@ -106,12 +106,12 @@ def _is_one(node):
 
 
 def distance(gap, lines):
-    """Return how far a line is from the nearest of some."""
+    """Return the distance from a line to the nearest of some lines."""
     return min((abs(gap - line) for line in lines), default=0)
 
 
 def blocks_around(tree, line):
-    """Return the lists of statements that a line is in, from the function's own inwards."""
+    """Return the lists of statements that contain a line, from the function's body inwards."""
     blocks, inner = [], tree
     while inner is not None:
         for name in ("body", "orelse"):
@@ -125,22 +125,22 @@ def blocks_around(tree, line):
 
 
 def block_of(tree, line):
-    """Return the innermost list of statements with one that begins on a line, or a plain one around it."""
+    """Return the innermost list of statements that contains a line."""
     return blocks_around(tree, line)[-1]
 
 
 def statement_of(tree, line):
-    """Return the innermost statement that begins on a line, or a plain one around it."""
+    """Return the innermost statement that contains a line."""
     return next(each for each in block_of(tree, line) if each.lineno <= line <= each.end_lineno)
 
 
 def is_comment(statement):
-    """Return whether a statement is a text, such as a docstring."""
+    """Return whether a statement is only a constant, such as a docstring."""
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def names(tree, *contexts):
-    """Return the names in a piece of syntax, those that it binds if asked for."""
+    """Return the names in a tree, only those with some contexts if these are given."""
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
     return {node.id for node in nodes if isinstance(node.ctx, contexts or ast.expr_context)}
 
@@ -157,7 +157,7 @@ def parts_of(subscript):
 
 
 def called(node):
-    """Return what a node calls, such as "cuda.grid"; "" if it is no call of a name."""
+    """Return the name that a node calls, such as "cuda.grid"; "" if it calls none."""
     is_named = isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute))
     return ast.unparse(node.func) if is_named else ""
 
@@ -168,7 +168,7 @@ def is_range(node):
 
 
 def atomic_call(statement, array):
-    """Return the atomic call that does what a statement such as ``a[i] += v`` does; None for another one."""
+    """Return the atomic call that is equivalent to ``a[i] += v`` and the like; None for other statements."""
     if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
         target, values = statement.target, [statement.value]
     elif isinstance(statement, ast.Assign) and isinstance(getattr(statement.value, "op", None), ast.Add):

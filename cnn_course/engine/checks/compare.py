@@ -1,22 +1,22 @@
-"""Whether two results are the same, and what is wrong with the type of one."""
+"""Compares results: numbers, shapes and types."""
 
 import numpy as np
 
 
 def close(got, expected, rtol, slack=0.0):
-    """Compare two arrays entry by entry, with the error measured against the largest magnitude.
+    """Compare two arrays element by element, with errors relative to the largest magnitude.
 
     Parameters
     ----------
     got, expected : ndarray, same shape
     rtol : float
     slack : float
-        What is allowed besides.
+        A further allowed error, absolute.
 
     Returns
     -------
     ndarray of bool
-        A NaN agrees with a NaN only, an infinity with the same infinity only.
+        A NaN equals only a NaN, an infinity only the same infinity.
 
     Examples
     --------
@@ -37,10 +37,10 @@ def same(got, expected, dtype, rtol, slack=0.0) -> bool:
     ----------
     got, expected : object
     dtype : dtype or None
-        The dtype `got` must have; None asks for the kind of `expected` only.
+        The dtype that `got` must have; None requires only the kind of `expected`.
     rtol : float
     slack : float or list of float
-        As `close` takes it; of a tuple one for each part.
+        As in `close`; for a tuple, one for each part.
 
     Examples
     --------
@@ -58,13 +58,13 @@ def same(got, expected, dtype, rtol, slack=0.0) -> bool:
 
 
 def repeats(outcome, other, rtol):
-    """Return whether two calls of the same code came to the same."""
+    """Return whether two calls of the same code had the same outcome."""
 
     def alike(value, second):
         if isinstance(value, tuple) and isinstance(second, tuple):
             return len(value) == len(second) and all(map(alike, value, second))
         if not isinstance(value, (np.ndarray, np.number, float)):
-            return True  # not a number: judged elsewhere
+            return True  # not a number: checked elsewhere
         value, second = np.asarray(value), np.asarray(second)
         return value.shape == second.shape and bool(close(value, second, rtol).all())
 
@@ -74,7 +74,7 @@ def repeats(outcome, other, rtol):
 
 
 def identical(array, other):
-    """Return whether two arrays hold the same bits, all NaN being alike."""
+    """Return whether two arrays are equal bit by bit, except that all NaN are equal."""
     return np.array_equal(array, other, equal_nan=array.dtype.kind in "fc")
 
 

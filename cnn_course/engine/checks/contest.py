@@ -1,21 +1,19 @@
-"""Open problems: an operation that a learner writes, beside the package's, checked and compared in one run.
+"""Open problems: compares a learner's version of an operation with the package's.
 
 A `Contest` is declared once, with the package's operation and random inputs of one shape. Calling it on an
-entry, a function that launches kernels of the learner's, returns a `Standing`: by what factor it is slower or
-faster. Where kernels run on a GPU, its time is measured; on the emulated GPU, the time that both would take
-on three GPUs is modelled, as a CPU's time would say nothing. Nothing depends on a contest; an open problem is
-never *solved*.
+entry, a function that launches the learner's kernels, returns a `Standing` with the factor by which it is
+slower or faster. On a GPU both times are measured; on the emulated GPU they are modelled for three GPUs, as a
+CPU's time would say nothing. Nothing depends on a contest; an open problem is never *solved*.
 
-What a factor is worth depends on what is refused. In each round the entry gets new random numbers in arrays
-that have been poisoned, so that nothing can be kept from one run for the next; every result is compared with
-the reference. While the entry runs it may launch only kernels that are not the package's, and copy nothing to
-the host, where NumPy would do the work. And its kernels have to do that work: a last turn counts their
-operations.
+The factor is worth something because shortcuts are refused. In each round the entry gets new random numbers
+in poisoned arrays, so it can reuse nothing from an earlier run, and every result is compared with the
+reference. An entry may not launch the package's kernels, nor copy to the host, where NumPy would do the work.
+A last turn counts the operations of its kernels, which must do the work.
 """
 
 import statistics
 from collections.abc import Callable
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +23,7 @@ from cnn_course.engine.checks.exercise import Verdict
 from cnn_course.engine.checks.source import is_blank
 from cnn_course.engine.checks.surroundings import is_ours
 from cnn_course.engine.ladders import ModelledLadder, modelled
+from cnn_course.engine.launch_lists import replaced
 from cnn_numba import device
 from gpuless import counting
 
@@ -35,13 +34,13 @@ _RANGE = "In brackets: four of five measured times would lie in this range."
 
 @dataclass(frozen=True, repr=False)
 class Standing(Verdict):
-    """How an entry stands: a `Verdict` whose status may be "measured" or "modelled", with the factor.
+    """The result of an entry: a `Verdict` whose status may be "measured" or "modelled", with the factor.
 
     Parameters
     ----------
     factor : float
-        The entry's time in units of the package's: below 1 it is faster. None: there is none. Where times are
-        modelled, that of the first GPU.
+        The entry's time divided by the package's: below 1 the entry is faster. None if there are no times.
+        Of modelled times, those on the first GPU.
     ladder : ModelledLadder
         The modelled times of both.
     """
@@ -65,10 +64,10 @@ class Contest:
     draw : callable
         Takes a generator, returns the inputs: float32 arrays of one shape.
     least_operations : int
-        Floating-point operations that an entry's kernels have to do, by the most cunning of algorithms. What
-        does with fewer has had the work done elsewhere.
+        Floating-point operations that the best algorithm needs. An entry with fewer has done the work
+        elsewhere.
     rounds : int
-        How often both have their turn where they are measured.
+        How often both are measured.
     rtol : float
         Allowed error, relative to the largest magnitude in the result.
     """
@@ -95,7 +94,7 @@ class Contest:
             return Standing(self.name, "wrong", finding.message, tuple(finding.details), finding.mistake)
 
     def _compared(self, entry):
-        # Not the same numbers every time: an entry cannot know what it will be asked.
+        # Different numbers each time, so that an entry cannot know its inputs.
         bench = _Bench(self, np.random.default_rng())
         bench.turn(entry, watched=True)  # both compile in their first run
         bench.turn(self.package)
@@ -111,7 +110,7 @@ class Contest:
         return Standing(self.name, "measured", message, (medians,), factor=yours / theirs)
 
     def _modelled(self, bench, entry):
-        told = self._told([bench.counted(entry), bench.counted(self.package)])
+        counts = self._counts_in_words([bench.counted(entry), bench.counted(self.package)])
         rungs = {"yours": lambda: bench.turn(entry, True), self.name: lambda: bench.turn(self.package)}
         try:
             ladder = modelled(rungs)
@@ -127,13 +126,13 @@ class Contest:
         )
         message = f"Your result is right. Its modelled time, compared with `{self.name}`: {', '.join(said)}."
         details = [f"{gpu}: {yours[gpu]}, `{self.name}` {theirs[gpu]}." for gpu in yours]
-        details += [f"Yours is limited by {'; '.join(ladder.limits('yours'))}.", _RANGE, *told]
+        details += [f"Yours is limited by {'; '.join(ladder.limits('yours'))}.", _RANGE, *counts]
         return Standing(
             self.name, "modelled", message, tuple(details), factor=next(iter(factors.values())), ladder=ladder
         )
 
-    def _told(self, counts):
-        """Return what was counted of both as lines."""
+    def _counts_in_words(self, counts):
+        """Return the counts of both as lines, after a check of the least operations."""
         least = self.least_operations
         operations = sum(each.flops for each in counts[0])
         if operations < least:
@@ -146,7 +145,7 @@ class Contest:
 
 
 class _Bench:
-    """Arrays on the device, and turns of functions that fill the last of them."""
+    """Arrays on the device, and turns of functions that fill the last one."""
 
     def __init__(self, contest, rng):
         self.contest, self.rng = contest, rng
@@ -155,7 +154,7 @@ class _Bench:
         self.out = device.to_device(np.float32(contest.reference(*self.inputs)))
 
     def turn(self, function, watched=False):
-        """Let a function compute a result from new numbers, and check it; on a GPU, return its seconds."""
+        """Run a function on new numbers and check its result; on a GPU, return its seconds."""
         self.inputs = self.contest.draw(self.rng)
         for there, array in zip(self.on_device, self.inputs, strict=True):
             device.copy(there, array)
@@ -166,7 +165,7 @@ class _Bench:
         return seconds
 
     def counted(self, function):
-        """Let a function have one more turn, counted; return the `gpuless.Counts` of its launches."""
+        """Run a function once more, counted; return the `gpuless.Counts` of its launches."""
         with counting() as counts:
             self.turn(function, watched=function is not self.contest.package)
         if self.launched and len(self.launched) != len(counts):
@@ -245,19 +244,7 @@ def _watch():
     def refused(*args, **kwargs):
         raise Wrong("computes on the host", "You copy an array to the host. Let kernels do the work.")
 
-    with ExitStack() as stack:
-        stack.enter_context(_replaced(dispatcher._Kernel, "launch", noted))
-        stack.enter_context(_replaced(driver, "device_to_host", refused))
+    with replaced(dispatcher._Kernel, "launch", noted), replaced(driver, "device_to_host", refused):
         yield launched
     if not launched:
         raise Wrong("no launch", "No kernel was launched. Launch kernels of your own.")
-
-
-@contextmanager
-def _replaced(owner, name, value):
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)

@@ -1,6 +1,6 @@
-"""What an exception means, in words for a learner who knows neither Numba's compiler nor the simulator.
+"""Explains exceptions to learners who know neither Numba's compiler nor the simulator.
 
-Nothing here looks into messages: what Python, NumPy and Numba mean comes as a `Cause` from gpuless.
+Nothing here parses messages of Python, NumPy and Numba: gpuless turns them into a `Cause`.
 """
 
 import ast
@@ -25,7 +25,7 @@ from gpuless.simulator import (
     namespace,
 )
 
-# Numba has several classes of each name, one for each of its compilers.
+# By name, as Numba has several classes of each name, one for each of its compilers.
 _OF_THE_COMPILER = {"TypingError", "LoweringError", "UnsupportedError", "UnsupportedBytecodeError"}
 
 
@@ -38,7 +38,7 @@ def text(error):
 
 
 def in_words(error: BaseException) -> str:
-    """Return what an exception is about in one sentence; empty if Python's own words are as good.
+    """Return an exception's meaning in one sentence; empty if Python's own words are as good.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def in_words(error: BaseException) -> str:
 
 
 def is_about_arguments(error: BaseException) -> bool:
-    """Return whether the compiler refuses a kernel because an array has other axes than it uses.
+    """Return whether the compiler refuses a kernel because of an array's number of axes.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def is_about_arguments(error: BaseException) -> bool:
 
 
 def of_cause(cause: Cause | None) -> str:
-    """Return what a message of a library is about; empty if that is not known.
+    """Return a cause in words; empty if there are none for it.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def _not_in_cuda(cause):
     return f"`cuda` has no `{cause.name}`.{meant}"
 
 
-# What the simulator's classes stand for in a kernel.
+# The modules of `cuda` that the simulator's classes implement.
 _MODULES = {
     "Cuda": "cuda",
     "Warp": "cuda",
@@ -115,7 +115,7 @@ _MODULES = {
 
 
 def _other_arguments(cause):
-    """Return which arguments a function of `cuda` takes: its own message counts an object before them."""
+    """Name the arguments of a function of `cuda`: Python's message counts `self`, too."""
     owner, _, name = cause.name.partition(".")
     arguments = list(inspect.signature(getattr(getattr(namespace, owner), name)).parameters)[1:]
     call = f"{_MODULES[owner]}.{name}"
@@ -137,7 +137,7 @@ def _not_applied(cause):
     return f"Numba cannot apply `{cause.name}` to {' and '.join(kinds) or 'no arguments'}."
 
 
-# Of functions of the package that take some types only.
+# The arguments of functions of the package that take only some types.
 _TAKES = {
     "store4": "an array, an index and four float32 numbers. Sums that begin as `float32(0)` stay float32.",
     "load4": "an array of one axis and an index.",
@@ -172,13 +172,13 @@ _PLAIN = ("array", "integer", "truth value", "string", "None", "tuple", "list", 
 
 
 def _with_article(kind):
-    """Return a kind of value in words; one that is not known as Numba writes it."""
+    """Return a kind of value in words, an unknown one as Numba writes it."""
     name = kind if kind in _PLAIN or kind.startswith("float") else f"`{kind}`"
     return f"{_ARTICLES.get(kind, 'a')} {name}".strip()
 
 
 def unsupported(error: BaseException) -> str:
-    """Return as a sentence what a GPU cannot run: what the simulator refuses, or the compiler."""
+    """Return a sentence about code that the simulator or the compiler refuses."""
     reason = error.reason
     if error.of_compiler:
         reason = of_cause(error.cause) or f"Numba refuses it: {plain(reason)}"
@@ -193,7 +193,7 @@ def unsupported(error: BaseException) -> str:
 
 
 def line_of(error: BaseException, attempt: object, what: str) -> tuple:
-    """Return the line of a function that an exception is about, in a tuple; an empty one if unknown.
+    """Return a tuple with the line of a function that raised an exception; empty if unknown.
 
     Parameters
     ----------
@@ -222,25 +222,27 @@ def line_of(error: BaseException, attempt: object, what: str) -> tuple:
 
 
 def place_of(line: int, code: object, what: str) -> str:
-    """Return a line of a function's file as one counted from its first, and what stands there."""
-    return _line(line - code.co_firstlineno + 1, linecache.getline(code.co_filename, line).strip(), what)
+    """Return a line of a function's file, counted from the function's first line, with its text."""
+    source = linecache.getline(code.co_filename, line).strip()
+    return numbered_line(line - code.co_firstlineno + 1, source, what)
 
 
-def _line(number, source, what="kernel"):
+def numbered_line(number, source, what="kernel"):
+    """Return a line in words, with its number in a kernel or function, and its text if it is known."""
     place = f"Line {number} of your {what}"
     return f"{place}: `{source}`" if source else f"{place}."
 
 
 def in_source(function: str, line: int, source: str, code: object) -> str:
-    """Return a place as a verdict names it: a line of the kernel, or a function that it calls."""
+    """Return a place in words: a line of the kernel, or a function that it calls."""
     if function != code.co_name:
         return f"In `{function}`: `{source}`"
-    return _line(line - code.co_firstlineno + 1, source)
+    return numbered_line(line - code.co_firstlineno + 1, source)
 
 
 def places_in(error: BaseException, code: object) -> list:
-    """Return where a launch ended: the line, or its loop where a launch was stopped, and the thread."""
-    if where := getattr(error, "where", None):  # Python that cannot run has a place in the source only
+    """Return where a launch ended: the line, or the loop if it was stopped, and the thread."""
+    if where := getattr(error, "where", None):  # code that cannot run has no thread
         return [in_source(where.function, where.line, where.source, code)]
     place = getattr(error, "place", None)
     if place is None:
@@ -256,7 +258,7 @@ def places_in(error: BaseException, code: object) -> list:
 
 
 def _loop_around(code, number, text):
-    """Return the line of the `while` around one: a loop is stopped anywhere in it."""
+    """Return the `while` around a line, as a loop may be stopped anywhere in it."""
     lines = linecache.getlines(code.co_filename)
     try:
         nodes = [*ast.walk(ast.parse("".join(lines)))]

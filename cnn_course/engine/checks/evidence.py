@@ -1,7 +1,7 @@
-"""What a check knows of an attempt, and the form of what it finds.
+"""The evidence about an attempt, and findings.
 
-A *judge* is a function that takes the `Evidence` and returns what it finds, a `Wrong`, or None. The judges of
-an exercise stand in a tuple, in order: what the first of them finds is what the learner reads.
+A *judge* is a function that takes the `Evidence` and returns a finding, a `Wrong`, or None. An exercise has a
+tuple of judges, in order: the learner reads the first finding.
 """
 
 import copy
@@ -17,7 +17,7 @@ import numpy as np
 
 
 class Wrong(Exception):
-    """A finding about an attempt: what a judge returns, and what an exercise's own functions may raise.
+    """A finding about an attempt: judges return it, and an exercise's own functions may raise it.
 
     Parameters
     ----------
@@ -47,17 +47,17 @@ class Case(NamedTuple):
         return inspect.signature(function).bind(*self.args, **self.kwargs).arguments
 
     def replaced(self, index, value):
-        """Return the case with another positional argument in the place of one."""
+        """Return the case with one positional argument replaced."""
         return Case((*self.args[:index], value, *self.args[index + 1 :]), self.kwargs)
 
     @property
     def circumstances(self):
-        """What else there is to say of the call besides its arguments, in words."""
+        """Words about the call besides its arguments."""
         return ""
 
 
 class Outcome(NamedTuple):
-    """What a call came to: a value or the exception it raised, and the arguments as it left them."""
+    """The outcome of a call: a value or an exception, and the arguments after it."""
 
     value: object
     error: Exception | None
@@ -65,18 +65,18 @@ class Outcome(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """One case, with what was expected, what the attempt made of it, and whether that is right."""
+    """One case, with the expected outcome, the attempt's, and whether that is right."""
 
     case: Case
     expected: Outcome
     got: Outcome
     right: bool
     report: object = None
-    """Of a kernel, the sanitizer's; None if an exception ended the launch."""
+    """A kernel's sanitizer report; None if an exception ended the launch."""
 
 
 def call(function, case, run=None) -> Outcome:
-    """Call a function on copies of a case's arguments, so that it cannot change them for others.
+    """Call a function on copies of a case's arguments.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def call(function, case, run=None) -> Outcome:
 
 
 def describe(named) -> str:
-    """Say in words what a call is given: the shapes of arrays, the values of everything else.
+    """Describe arguments: the shapes of arrays, the values of everything else.
 
     Parameters
     ----------
@@ -140,9 +140,7 @@ def _described(value):
 
 
 def plain(text) -> str:
-    """Return what Python or a library says of an object, without the object's address in memory.
-
-    That is another one in each run, and says nothing to a learner.
+    """Return a text without addresses of objects in memory, which differ from run to run.
 
     Examples
     --------
@@ -153,7 +151,7 @@ def plain(text) -> str:
 
 
 def is_or_are(count) -> str:
-    """Return the verb for so many of several.
+    """Return the verb for a count.
 
     >>> f"1 of 5 {is_or_are(1)}, 2 of 5 {is_or_are(2)}"
     '1 of 5 is, 2 of 5 are'
@@ -162,7 +160,7 @@ def is_or_are(count) -> str:
 
 
 class StandIn(NamedTuple):
-    """In the place of an attempt, however that is called: a function that has the reference's arguments."""
+    """A function that stands in for an attempt, and takes the reference's arguments."""
 
     function: Callable
 
@@ -173,7 +171,7 @@ class StandIn(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """An attempt at an exercise, and what it made of each case.
+    """An attempt at an exercise, and its outcome of each case.
 
     Parameters
     ----------
@@ -194,22 +192,22 @@ class Evidence:
 
     @cached_property
     def traced(self):
-        """The trials of a kernel of which there is a report of the sanitizer's."""
+        """The trials with a report of the sanitizer."""
         return [trial for trial in self.trials if trial.report is not None]
 
     @property
     def is_stand_in(self):
-        """Whether a function stands in for the attempt, which has no source and cannot be launched."""
+        """Whether a stand-in replaces the attempt: it has no source and cannot be launched."""
         return isinstance(self.attempt, StandIn)
 
     @property
     def what(self):
-        """What the attempt is called: a kernel is what is launched with a grid."""
+        """What to call the attempt: "kernel" if it can be launched with a grid, else "function"."""
         return "kernel" if hasattr(type(self.attempt), "__getitem__") else "function"
 
     @cached_property
     def names(self):
-        """What the attempt calls the reference's arguments, by the reference's names for them."""
+        """The attempt's names of the reference's arguments, by the reference's names."""
         own = list(inspect.signature(self.exercise.reference).parameters)
         theirs = self.exercise.names_of(self.attempt, self.trials[0].case)[: len(own)] if self.trials else []
         names = [*theirs, *own[len(theirs) :]]
@@ -220,12 +218,12 @@ class Evidence:
         return {self.names[name]: value for name, value in case.named(self.exercise.reference).items()}
 
     def where(self, trial):
-        """Return with which arguments something was seen."""
+        """Return a sentence with the arguments of a trial."""
         return f"Seen with {describe(self.named(trial.case))}{trial.case.circumstances}."
 
 
 def first_finding(judges, *evidence):
-    """Return what the first judge finds that finds anything, None if none does.
+    """Return the first finding of some judges, None if there is none.
 
     >>> first_finding([lambda n: None, lambda n: n + 1, lambda n: n + 2], 1)
     2

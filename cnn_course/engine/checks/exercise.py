@@ -1,11 +1,11 @@
-"""Checking a learner's attempt, and saying in words what is wrong with it.
+"""Checks a learner's attempt, and says what is wrong with it.
 
-An `Exercise` is declared once: a reference, a generator of inputs, and the mistakes people make: by name,
-what to say, and the wrong functions themselves. Calling it on an attempt runs all of them on the same inputs
-and returns a `Verdict`: solved, not solved yet, or not right yet with a diagnosis. If its outputs are
-those of a known mistake, the diagnosis names it; all other mistakes are recognised alike in every exercise.
-The tuple `judges.JUDGES` says what is asked of an attempt, and in which order. Where the cell that was to
-define the attempt has failed, the check says that and judges nothing (`cells`).
+An `Exercise` is declared once: a reference, a generator of inputs, and known mistakes, each with a name, a
+text and wrong functions. Calling it on an attempt runs all of these on the same inputs and returns a
+`Verdict`: solved, not solved yet, or not right yet with a diagnosis. If the attempt's outputs are those of a
+known mistake, the diagnosis names it; all other mistakes are recognised in the same way in every exercise.
+The tuple `judges.JUDGES` lists the judges of an attempt in order. If the cell that should define the attempt
+has failed, the check says so and judges nothing (`cells`).
 
 With the environment variable ``CNN_NUMBA_STRICT=1``, an exercise that is not solved raises `CheckFailed`.
 """
@@ -29,7 +29,7 @@ from cnn_course.engine.checks.judges import JUDGES
 from cnn_course.engine.checks.source import is_blank
 from cnn_course.engine.checks.uninitialised import code_of, names_in
 
-# An exercise is imported before its cells are run.
+# Exercises are imported before their cells run.
 cells.watch()
 
 __all__ = ["CheckFailed", "Exercise", "StandIn", "Verdict", "Wrong", "avoids", "case", "fills", "strict"]
@@ -40,12 +40,12 @@ class CheckFailed(AssertionError):
 
 
 def case(*args, **kwargs) -> Case:
-    """Return the arguments of one call as a `Case`; needed only where there are keywords.
+    """Return the arguments of a call as a `Case`; needed only for keyword arguments.
 
     Parameters
     ----------
     *args, **kwargs
-        As the attempt is to receive them.
+        Of the attempt.
 
     Examples
     --------
@@ -55,16 +55,20 @@ def case(*args, **kwargs) -> Case:
     return Case(args, kwargs)
 
 
-_HEADLINES = {"solved": "✔ solved", "unsolved": "○ not solved yet", "wrong": "✘ not right yet"}
-# An open problem is never solved: `cnn_course.engine.checks.contest`.
-_HEADLINES |= {"measured": "◆ measured", "modelled": "◆ modelled"}
-_TINTS = {"solved": "46, 160, 67", "unsolved": "140, 140, 140", "wrong": "218, 54, 51"}
-_TINTS |= {"measured": "56, 132, 196", "modelled": "56, 132, 196"}
+# Headline and colour.
+_STATUSES = {
+    "solved": ("✔ solved", "46, 160, 67"),
+    "unsolved": ("○ not solved yet", "140, 140, 140"),
+    "wrong": ("✘ not right yet", "218, 54, 51"),
+    # Of open problems, which are never solved: `cnn_course.engine.checks.contest`.
+    "measured": ("◆ measured", "56, 132, 196"),
+    "modelled": ("◆ modelled", "56, 132, 196"),
+}
 
 
 @dataclass(frozen=True, repr=False)
 class Verdict:
-    """The answer to an attempt, as plain text and as HTML.
+    """The result of a check, as plain text and as HTML.
 
     Parameters
     ----------
@@ -76,7 +80,7 @@ class Verdict:
     details : tuple of str
         Further lines.
     mistake : str
-        Name of the mistake, where there is one.
+        Name of the mistake, if there is one.
     """
 
     exercise: str
@@ -87,15 +91,15 @@ class Verdict:
 
     @property
     def headline(self):
-        """The status in words, after a mark that does not depend on colour."""
-        return _HEADLINES[self.status]
+        """The status in words, after a mark that is readable without colour."""
+        return _STATUSES[self.status][0]
 
     def __repr__(self):
         return "\n  ".join([f"{self.headline}: {self.exercise}", self.message, *self.details])
 
     def _repr_html_(self):
-        # The text keeps the page's own colour and the tint is translucent: it reads on light and on dark.
-        tint = _TINTS[self.status]
+        # The text has the page's colour and the tint is translucent: readable on light and on dark pages.
+        tint = _STATUSES[self.status][1]
         box = f"border-left: 4px solid rgb({tint}); background: rgba({tint}, 0.1); padding: 8px 14px"
         head = f"<b>{self.headline}</b>: <code>{html.escape(self.exercise)}</code>"
         lines = [head, *(_html(line) for line in (self.message, *self.details))]
@@ -105,28 +109,28 @@ class Verdict:
 
 @dataclass(frozen=True, repr=False)
 class Exercise:
-    """An exercise's check: call it on an attempt and it returns a `Verdict`.
+    """An exercise's check: calling it on an attempt returns a `Verdict`.
 
     Parameters
     ----------
     name : str
         The name of the function the learner writes.
     reference : callable
-        The right answer. Where it raises, the attempt must raise the same kind of exception.
+        The right answer. If it raises, the attempt must raise the same kind of exception.
     cases : callable
-        Takes a seeded generator, returns the inputs: each a tuple of arguments, or a `case`. Begin
-        with the smallest; let shapes be neither square, nor alike, nor round numbers.
+        Takes a seeded generator, returns the inputs: each a tuple of arguments, or a `case`. Begin with the
+        smallest; avoid shapes that are square, equal or round.
     mistakes : dict of str to tuple
-        For each mistake's name: what to say of an attempt that behaves like it; one wrong function or more,
-        with the arguments of `reference`; and the slips in the solution that lead to it, from which the tests
-        make wrong answers (``tests/course/wrong_answers.py`` says how). In the text, ``{x}`` stands for what
-        the learner calls the reference's argument `x`; a brace that is meant as one is doubled.
+        By name: the text for an attempt that behaves like the mistake; one or more wrong functions with the
+        arguments of `reference`; and the slips in the solution that lead to it, from which the tests make
+        wrong answers (see ``tests/course/wrong_answers.py``). In the text, ``{x}`` stands for the learner's
+        name of the reference's argument `x`; literal braces are doubled.
     properties : tuple of callable
-        What must hold besides the numbers: each takes the attempt, and raises `Wrong` if it does not.
+        Further requirements: each takes the attempt, and raises `Wrong` if it does not meet them.
     starts_as : callable, optional
-        Where a function is to be repaired: the broken one the learner starts from.
+        In an exercise to repair a function: the broken one.
     run : callable, optional
-        How to call the attempt, ``run(attempt, *args, **kwargs)``; see `fills`. May raise `Wrong`.
+        Calls the attempt: ``run(attempt, *args, **kwargs)``; see `fills`. May raise `Wrong`.
     dtype : dtype, optional
         The dtype the result must have. Without it the kind must agree (floating-point, integer, ...).
     rtol : float
@@ -135,12 +139,12 @@ class Exercise:
     Attributes
     ----------
     slips : dict of str to list
-        Those of each mistake. `mistakes` itself keeps what the check needs: texts and functions.
+        The slips of each mistake; `mistakes` itself keeps only texts and functions.
 
     Raises
     ------
     CheckFailed
-        On calling it in strict mode, if the attempt is not a solution.
+        If it is called in strict mode and the attempt is not a solution.
 
     Examples
     --------
@@ -166,7 +170,7 @@ class Exercise:
     dtype: object = None
     rtol: float = 1e-6
     judges: ClassVar[tuple] = JUDGES
-    """What is asked of an attempt, in order: see `evidence`."""
+    """The judges of an attempt, in order: see `evidence`."""
     slips: dict = field(init=False, default_factory=dict)
 
     def __post_init__(self):
@@ -176,7 +180,7 @@ class Exercise:
         object.__setattr__(self, "mistakes", mistakes)
 
     def __call__(self, attempt):
-        """Check `attempt`, a function (not what it returns); keep it if it is right; return the `Verdict`."""
+        """Check `attempt`, a function (not its result); store it if it is right; return the `Verdict`."""
         failure = cells.failure_of(self.name, attempt)
         verdict = self._failed(failure) if failure else self._verdict(attempt)
         if verdict.status == "solved":
@@ -184,20 +188,20 @@ class Exercise:
             return replace(verdict, details=(*verdict.details, *filter(None, [kept])))
         if strict():
             raise CheckFailed(str(verdict))
-        earlier = workbook.told_of_earlier(self, attempt) if verdict.status == "wrong" else ""
+        earlier = workbook.note_of_earlier(self, attempt) if verdict.status == "wrong" else ""
         return replace(verdict, details=(*verdict.details, *filter(None, [earlier])))
 
     def inputs(self):
-        """Return the list of cases: random, but the same on every call and every machine."""
+        """Return the cases: random, but the same in every call and on every machine."""
         entries = self.cases(self.generator())
         return [entry if isinstance(entry, Case) else Case(tuple(entry), {}) for entry in entries]
 
     def generator(self):
-        """Return the generator that the cases come from, the same every time."""
+        """Return the generator of the cases, the same every time."""
         return np.random.default_rng(zlib.crc32(self.name.encode()))
 
     def trials(self, attempt):
-        """Run the attempt on every case, beside the reference; return a list of `Trial`."""
+        """Run the attempt and the reference on every case; return a list of `Trial`."""
         trials = []
         for given in self.inputs():
             expected = call(self.reference, given)
@@ -210,17 +214,17 @@ class Exercise:
         return call(attempt, given, None if isinstance(attempt, StandIn) else self.run)
 
     def behaving_like(self, function):
-        """Return an attempt that comes to what a function with the reference's arguments comes to."""
+        """Return an attempt with the outcomes of a function with the reference's arguments."""
         return StandIn(function)
 
     def agrees(self, outcome, other):
-        """Return whether two outcomes are alike: the same result, or the same type of exception."""
+        """Return whether two outcomes have the same result, or the same type of exception."""
         if outcome.error is not None or other.error is not None:
             return type(outcome.error) is type(other.error)
         return same(outcome.value, other.value, None, self.rtol)
 
     def is_right(self, got, expected, given):
-        """Return whether an outcome is the right one of a case."""
+        """Return whether an outcome is right."""
         if expected.error is not None:
             return isinstance(got.error, type(expected.error))
         return got.error is None and same(got.value, expected.value, self.dtype, self.rtol)
@@ -248,11 +252,11 @@ class Exercise:
         return Verdict(self.name, "wrong", found.message, found.details, found.mistake)
 
     def finding(self, evidence):
-        """Return what the first judge finds that finds anything, None if the attempt is right."""
+        """Return the judges' first finding, None if the attempt is right."""
         return first_finding(self.judges, evidence)
 
     def names_of(self, attempt, given):
-        """Return an attempt's names for the reference's arguments, as many as are known."""
+        """Return the attempt's names of the reference's arguments, as far as they are known."""
         try:
             parameters = inspect.signature(getattr(attempt, "py_func", attempt)).parameters.values()
         except (TypeError, ValueError):
@@ -270,7 +274,7 @@ class Exercise:
         return Verdict(self.name, "wrong", message, details, "cell failed")
 
     def is_like(self, function, trial):
-        """Return whether the attempt did in this trial what `function` does."""
+        """Return whether the attempt's outcome in this trial is that of `function`."""
         return self.agrees(trial.got, call(function, trial.case))
 
 
@@ -282,7 +286,7 @@ def strict() -> bool:
 def fills(shape, dtype=np.float32) -> Callable:
     """Return a `run` for attempts that write into an array instead of returning one.
 
-    The array comes last in the call and is full of NaN, so that an element without a value shows.
+    The array is the last argument, and full of NaN, so that unwritten elements show.
 
     Parameters
     ----------
@@ -334,7 +338,7 @@ def avoids(*names) -> Callable:
 
 
 def _html(text):
-    """Escape a message for HTML; backticks become code, and outside of it stars emphasis."""
+    """Escape a message for HTML; backticks become code, and stars outside of code become emphasis."""
     parts = re.split(r"`([^`]+)`", html.escape(text, quote=False))
     parts[::2] = (re.sub(r"\*(\w[^*]*)\*", r"<em>\1</em>", part) for part in parts[::2])
     parts[1::2] = (f"<code>{part}</code>" for part in parts[1::2])

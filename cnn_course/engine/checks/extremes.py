@@ -1,8 +1,9 @@
-"""Launches with extreme numbers, which every exercise gets that they fit; and what rounding may change.
+"""Launches with extreme numbers, for every exercise that they suit; and the effect of rounding.
 
-A maximum, a copy or a softmax does not care where zero lies: if all numbers are moved, its result moves with
-them, or stays. No finite number is small enough then for a search to start from, and a launch with numbers
-around -1e30 shows one that does; where the result is defined, one with minus infinity alone shows the others.
+A maximum, a copy or a softmax does not depend on where zero lies: if all numbers are shifted, its result
+shifts with them, or stays. Then no finite number is small enough to start a search from. A launch with
+numbers around -1e30 exposes such a start; if the result is defined, one with only minus infinity exposes the
+others.
 """
 
 from dataclasses import replace
@@ -15,12 +16,12 @@ _MOVED_BY, _FAR = 8.0, 1e30
 
 
 def far_below(cases, reference):
-    """Return launches with numbers far below zero, if where zero lies does not matter to a reference.
+    """Return launches with numbers far below zero, if the reference does not depend on where zero lies.
 
     Parameters
     ----------
     cases : list of LaunchCase
-        The launches of the exercise. The further ones are made of the second.
+        The launches of the exercise. The new ones are made from the second.
     reference : callable
 
     Returns
@@ -48,12 +49,12 @@ def far_below(cases, reference):
     moved = _results(reference, _changed(case, lambda x: x - np.float32(_MOVED_BY)))
     if not right or not moved or not all(map(_follows, moved, right)):
         return []
-    # Numbers brought to mean 0 and variance 1: no search finds them, and squares so large overflow.
+    # Not standardised numbers: those need no search, and such large squares overflow.
     scaled = _results(reference, _changed(case, lambda x: 2 * x))
     if any(now.dtype.kind == "f" and _is_near(now, was) for now, was in zip(scaled, right, strict=True)):
         return []
     further = [_changed(case, _lowered)]
-    if all(part.dtype.kind == "f" for part in right):  # among equals of -inf a search may find no place
+    if all(part.dtype.kind == "f" for part in right):  # among equal -inf a search may find no index
         further.append(_changed(case, lambda x: np.full_like(x, -np.inf)))
     return [each for each in further if _is_defined(_results(reference, each))]
 
@@ -71,20 +72,20 @@ def _changed(case, change):
 
 
 def _lowered(x):
-    """Return numbers from -3e30 to -1e30 in the order of those given, equal where these are."""
+    """Map numbers to -3e30 to -1e30, keeping their order."""
     size = np.abs(x).max(initial=np.float32(1e-30))
     return (_FAR * (np.asarray(x, np.float64) / size - 2)).astype(np.float32)
 
 
 def _results(reference, case):
-    """Return the parts of a reference's result, none if it raises."""
+    """Return the parts of a reference's result, an empty list if it raises."""
     outcome = call(reference, case)
     value = outcome.value if isinstance(outcome.value, tuple) else (outcome.value,)
     return [] if outcome.error else [np.asarray(part) for part in value]
 
 
 def _follows(moved, right):
-    """Return whether a result has moved with the numbers, or stayed where it was."""
+    """Return whether a result has shifted with the numbers, or stayed."""
     if right.dtype.kind != "f":
         return np.array_equal(moved, right)
     return any(_is_near(moved, right - by) for by in (0, _MOVED_BY))
@@ -96,7 +97,7 @@ def _is_near(one, other):
 
 
 def _is_defined(results):
-    """Return whether float32 has all numbers of a result, minus infinity included."""
+    """Return whether float32 can hold all numbers of a result; minus infinity counts as a number."""
     with np.errstate(over="ignore"):
         return bool(results) and not any(
             np.isnan(part).any() or (np.float32(part) == np.inf).any() for part in results
@@ -104,7 +105,7 @@ def _is_defined(results):
 
 
 def in_other_blocks(case):
-    """Return a launch in blocks of another size, and of another depth, of as many threads or a few more.
+    """Return a launch with blocks of other sizes along all axes, and as many threads or a few more.
 
     Parameters
     ----------
@@ -131,9 +132,9 @@ def in_other_blocks(case):
 
 
 def narrowed(cases):
-    """Return the case with the largest whole numbers once more, in the smallest types that have them.
+    """Return the case with the largest integers, in the smallest types that hold them.
 
-    What is computed from 8-bit numbers has 8 bits, and begins again at 0 after 255.
+    Results computed from 8-bit numbers have 8 bits, and wrap to 0 after 255.
 
     Parameters
     ----------
@@ -142,7 +143,7 @@ def narrowed(cases):
     Returns
     -------
     list of Case
-        Empty if no case has an array of whole numbers.
+        Empty if no case has an array of integers.
 
     Examples
     --------
@@ -168,16 +169,16 @@ def _largest(case):
     return max((int(value.max()) for value in case.args if _is_whole(value)), default=-1)
 
 
-# More than this part of the largest result no rounding excuses: such inputs decide nothing.
+# The largest share of a result that rounding excuses: inputs with more decide nothing.
 _MOST = 1e-3
 
 
 def rounding(case, reference):
-    """Return how far a right result may be off because float32 rounds numbers of the size of the inputs.
+    """Return the error of a right result that float32 causes by rounding numbers of the inputs' size.
 
-    A program that is right for inputs a rounding away is as right as float32 lets it be: of logits around
+    A result that is right for inputs one rounding away is as right as float32 permits: of logits around
     -1000, the logarithm of a softmax's sum loses the digits after the fourth when it is added to one of
-    them. What inputs a rounding away change is measured on the reference.
+    them. The reference shows how much such inputs change the result.
 
     Parameters
     ----------
@@ -209,9 +210,9 @@ def rounding(case, reference):
 
 
 def _slack(part, *others):
-    """Return what is allowed for a result, given what it is for other inputs.
+    """Return the allowed error of a result, given the results of other inputs.
 
-    The least change counts: a result that jumps, as where it is rounded itself, does not in every draw.
+    The smallest change counts: a result that jumps, as if it is rounded itself, does not jump in every draw.
     """
     if part.dtype.kind != "f":
         return 0.0

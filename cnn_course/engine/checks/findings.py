@@ -1,4 +1,4 @@
-"""The judge of what the sanitizer has found, and what fixes it if that is known."""
+"""The judge that reports the sanitizer's finding, with the repair if one is known."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from cnn_course.engine.checks.uninitialised import code_of
 from cnn_course.engine.checks.wording import name_of
 from gpuless.limits import WARP
 
-# Which methods of `Repairs` may repair what has been found.
+# The methods of `Repairs` that may repair a finding.
 _REPAIRS = {
     "writes past the edge": ("comparison", "loop", "axes", "guard"),
     "reads past the edge": ("comparison", "loop", "axes", "guard"),
@@ -17,22 +17,22 @@ _REPAIRS = {
     "missing barrier": ("barriers", "atomic"),
     "lost update": ("atomic",),
 }
-# An index that no launch of a check computes by itself: it comes from what was read past an edge before.
+# No launch of a check computes such a large index itself: it was read past another edge.
 _GARBAGE = 1 << 20
 
 
 def sanitizers_finding(evidence):
-    """Find the sanitizer's most telling finding, in the first launch that has one."""
+    """Report the sanitizer's most telling finding in the first launch that has one."""
     allows_negative = evidence.exercise.from_the_end and not evidence.failed
     for trial in evidence.traced:
         finding = most_telling(trial.report.findings, {"negative index"} if allows_negative else ())
         if finding is not None:
-            return _told(evidence, trial, finding)
+            return _explained(evidence, trial, finding)
     return None
 
 
 def most_telling(findings, allowed=()):
-    """Return the finding that is most probably the cause of the others; None if all are allowed."""
+    """Return the most probable cause of all findings; None if all are allowed."""
     findings = [finding for finding in findings if name_of(finding) not in allowed]
     if "reads past the edge" in map(name_of, findings):
         findings = [finding for finding in findings if not _is_at_garbage(finding)]
@@ -41,14 +41,14 @@ def most_telling(findings, allowed=()):
 
 
 def _is_at_garbage(finding):
-    """Return whether a write past the edge only follows from a number that was read past another edge."""
+    """Return whether a write past the edge has an index that was read past another edge."""
     return name_of(finding) == "writes past the edge" and any(
         isinstance(part, int) and abs(part) > _GARBAGE for part in finding.index
     )
 
 
-def _told(evidence, trial, finding):
-    """Return what is said of a finding: what it means, what was seen, where, and what to change."""
+def _explained(evidence, trial, finding):
+    """Return a finding for the learner: its meaning, what was seen and where, and what to change."""
     attempt, trace = evidence.attempt, trial.report.trace
     message, seen = wording.explained(attempt, finding, trace), wording.seen(finding)
     if finding.kind == "never written":
@@ -63,7 +63,7 @@ def _told(evidence, trial, finding):
     else:
         way, repairs = _repair(evidence, finding, _launches(evidence.traced, trial, finding))
     message = wording.REPAIRED.get(way, message).format(array=f"`{finding.array}`")
-    # What is to be changed is shown with the change.
+    # Lines to change are shown with the change.
     changed = {repair.line for repair in repairs}
     sites = [site for site in (finding.site, finding.other_site) if site]
     lines = [wording.line_of(attempt, site) for site in sites if _own_line(attempt, site) not in changed]
@@ -78,7 +78,7 @@ def _own_line(attempt, site):
 
 
 def _launches(traced, trial, finding):
-    """Return the launches of a check, first that of a finding, and the last one that has its like."""
+    """Return the launches of a check, first those of the finding and of the last similar one."""
     alike = [
         other
         for other in traced
@@ -88,7 +88,7 @@ def _launches(traced, trial, finding):
 
 
 def _repair(evidence, finding, cases):
-    """Return how a kernel has been repaired, "" if it has not, and what to change."""
+    """Return the way in which a kernel was repaired, "" if it was not, and the changes."""
     attempt = evidence.attempt
     if evidence.is_stand_in or not finding.site:
         return "", []
@@ -102,7 +102,7 @@ def _repair(evidence, finding, cases):
 
 
 def _in_one_warp(finding, cases):
-    """Return whether two threads that meet are of one warp, and other launches would show those of two."""
+    """Return whether a missing barrier concerns one warp, and other launches would have shown two warps."""
     if finding.kind != "missing barrier" or max(np.prod(case.block) for case in cases) <= WARP:
         return False
     shape = finding.launch.block[::-1]

@@ -1,11 +1,11 @@
-"""Whether a kernel computes in float64: asked of the code that it is compiled to.
+"""Finds out whether a kernel computes in float64, by its compiled code.
 
-The source does not show it: a bare ``0.0`` that is only stored costs nothing, ``total = 0`` before a loop of
-``total += x[i]`` makes every addition one of float64, and which is which the compiler decides. Where kernels
-are compiled (on a GPU, be it emulated) the PTX is at hand; where they are simulated and there is a compiler,
-`gpuless.inspector` asks it. Where there is none, on macOS say, what the simulator has seen stored must do:
-float64 values in float32 arrays, unless it is a literal that is stored, or one operation of a float32 and a
-literal, which the compiler does in float32; a sum that begins with an integer goes unseen.
+The source does not show it: a bare ``0.0`` that is only stored costs nothing, but ``total = 0`` before a loop
+of ``total += x[i]`` makes every addition one of float64. The compiler decides. If kernels are compiled (for a
+real or emulated GPU), there is PTX; if they are simulated and there is a compiler, `gpuless.inspector` asks
+it. Without a compiler, as on macOS, only the simulator's stores show it: float64 values in float32 arrays,
+except a literal, or one operation of a float32 and a literal, which the compiler computes in float32. A sum
+that begins with an integer then goes unnoticed.
 """
 
 import ast
@@ -14,13 +14,13 @@ import linecache
 import operator
 import os
 import re
-from operator import eq
 
 import numpy as np
 
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.source import parsed
 from cnn_course.engine.checks.uninitialised import code_of
+from cnn_course.engine.checks.wording import line_of
 from cnn_numba import device
 from gpuless.access import WRITE
 from gpuless.inspector import (
@@ -50,7 +50,7 @@ _CAUSES = {
 
 
 def computes_in_float64(evidence):
-    """Find a kernel that computes in float64, as compiled for the launches of its trials."""
+    """Find a kernel that computes in float64 in the launches of its trials."""
     attempt, traced = evidence.attempt, evidence.traced
     for arguments in _by_types(traced) if evidence.exercise.float32 else ():
         instructions, compiled = _compiled(attempt, _signature(attempt, arguments))
@@ -64,7 +64,7 @@ def computes_in_float64(evidence):
 
 
 def float64_in(compiled):
-    """Return what is found of a kernel as it was compiled for a launch, None if it computes in float32."""
+    """Return the finding for a compiled kernel, None if it computes in float32."""
     instructions = read_ptx(compiled.inspect_asm(None))
     if not _computing(instructions):
         return None
@@ -73,7 +73,7 @@ def float64_in(compiled):
 
 
 def _causes(compiled, instructions):
-    """Return what makes instructions float64, and how to advise it: by the source alone it is a guess."""
+    """Return the causes of float64 instructions, and the advice's verb: the source alone gives guesses."""
     instructions = list(instructions)
     try:
         return float64_beginnings(compiled, {(one.file, one.line) for one in instructions}), "Write"
@@ -81,7 +81,7 @@ def _causes(compiled, instructions):
         return float64_causes(instructions), "Try"
 
 
-# From an integer to float64 and back: how Numba has `kernel_size**2`. No number of the data is among these.
+# From an integer to float64 and back, as in Numba's `kernel_size**2`, which has nothing to do with the data.
 _OF_INTEGERS = re.compile(r"cvt\.\w+\.(f64\.[su]\d+|[su]\d+\.f64)")
 
 
@@ -89,14 +89,14 @@ def _is_float64(instruction):
     return instruction.kind == "FP64" and not _OF_INTEGERS.fullmatch(instruction.opcode)
 
 
-# To float64, as `print` has its numbers, and from there to an integer: what is computed of them is another
-# instruction, and of integers alone Numba has `kernel_size**2` so.
+# To float64, as for `print`, and from there to an integer, as in Numba's `kernel_size**2`. Arithmetic with
+# the converted numbers is a separate instruction.
 _CONVERSION = re.compile(r"cvt(\.\w+)?\.(f64\.\w+|[su]\d+\.f64)")
 _FROM_INTEGER = re.compile(r"cvt\.\w+\.f64\.[su]\d+")
 
 
 def _computing(instructions):
-    """Return the instructions that compute in float64, without comparisons of integers, as of a `reshape`."""
+    """Return the instructions that compute in float64, except comparisons of integers, as in a `reshape`."""
     doubles = [each for each in instructions if each.kind == "FP64"]
     integers = {_operands(each)[0] for each in doubles if _FROM_INTEGER.fullmatch(each.opcode)}
     return [
@@ -121,14 +121,14 @@ def _by_types(trials):
 
 
 def _written(value):
-    """Return an argument's type as Numba's signatures have it."""
+    """Return an argument's type as Numba's signatures write it."""
     if not isinstance(value, np.ndarray):
         return str(np.asarray(value).dtype)
     return f"{value.dtype}[{', '.join([*':' * (value.ndim - 1), '::1'])}]" if value.ndim else str(value.dtype)
 
 
 def _named(attempt, causes, verb):
-    """Name some causes, and what to write instead; the detour of a sine is not the author's."""
+    """Return a finding with causes and advice, without the float64 inside `sin` and `cos`."""
     causes = [cause for cause in causes if cause.kind != "trigonometry"]
     causes = [cause for cause in causes if cause.kind] or causes[:1]
     if not causes:
@@ -142,7 +142,7 @@ def _named(attempt, causes, verb):
 
 
 def _advice(code, cause, verb):
-    """Say which line to change and how, or only where float64 has been seen."""
+    """Return which line to change and how, or only the line with float64."""
     if cause.kind == "argument":
         return f"The argument is `{cause.what}`."
     place, text = _place(code, cause), linecache.getline(cause.file, cause.line).strip()
@@ -164,7 +164,7 @@ def _place(code, cause):
 
 
 def _function_at(file, line):
-    """Return the name of the function that a line is in, as code."""
+    """Return the name of the function that contains a line, as code."""
     try:
         nodes = ast.walk(ast.parse("".join(linecache.getlines(file))))
     except SyntaxError:  # a notebook's magic commands
@@ -178,18 +178,18 @@ def _function_at(file, line):
 
 
 def _signature(attempt, arguments):
-    """Return what a kernel is compiled for at a launch with these arguments: its signature, if it has one."""
+    """Return the types that a launch with these arguments compiles for: a signature, if there is one."""
     if device.simulated():
         return next(iter(attempt.signatures), f"void({', '.join(map(_written, arguments))})")
     types = tuple(map(attempt.typeof_pyval, arguments))
     if types in attempt.overloads:
         return types
-    # It has signatures: the nearest.
-    return max(attempt.overloads, key=lambda given: sum(map(eq, given, types)), default=types)
+    # Of several signatures, the nearest one.
+    return max(attempt.overloads, key=lambda given: sum(map(operator.eq, given, types)), default=types)
 
 
 def _compiled(attempt, types):
-    """Return a kernel's instructions for a signature, None where nothing compiles it, and its overload."""
+    """Return a kernel's instructions for a signature, None without a compiler, and its overload."""
     if device.simulated():
         return _inspected(attempt, types), None
     compiled = attempt.overloads.get(types)
@@ -200,7 +200,7 @@ def _compiled(attempt, types):
 
 
 def _with_lines(attempt, types):
-    """Compile a kernel once more, so that its instructions know their lines; None if that fails."""
+    """Compile a kernel again with line numbers; return its instructions, None if that fails."""
     from numba.cuda import compile_ptx_for_current_device
 
     try:
@@ -210,12 +210,12 @@ def _with_lines(attempt, types):
             lineinfo=True,
             fastmath=getattr(attempt, "targetoptions", {}).get("fastmath") or False,
         )
-    except Exception:  # it is only about the words: the kernel has been compiled and has run
+    except Exception:  # lines only improve the message: the kernel has been compiled and has run
         return None
     return read_ptx(ptx)
 
 
-_missing = []  # why there is no compiler, once it has been asked for and was not there
+_missing = []  # the error, once no compiler was found
 
 
 def _inspected(attempt, signature):
@@ -243,19 +243,18 @@ def _stored(attempt, trial):
             line = site.line - code_of(attempt).co_firstlineno + 1
             if any(_is_without_float64(node, trace.values[row]) for node in _stored_by(attempt, line)):
                 continue
-            place = f"Line {line} of your kernel"
             return Wrong(
                 "float64",
                 _MESSAGE,
                 "A float64 is stored as float32. Where does it come from? A literal such as `0.0` is one, "
                 "and so is a Python number from outside of the kernel: write `float32(0)`.",
-                f"{place}: `{site.text}`" if site.text else f"{place}.",
+                line_of(attempt, site),
             )
     return None
 
 
 def _stored_by(attempt, line):
-    """Return the expressions of which a line stores one."""
+    """Return the expressions that a line may store."""
     tree, found = parsed(attempt), []
     for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.Assign) and node.lineno == line:
@@ -265,10 +264,10 @@ def _stored_by(attempt, line):
 
 
 def _is_without_float64(node, stored):
-    """Return whether the compiler needs no float64 for a float32 that is stored.
+    """Return whether the compiler needs no float64 to store an expression as float32.
 
-    So it is with a literal, and with one operation of a float32 and a literal that a float32 can hold:
-    rounded twice the result is the same, and the compiler computes it in float32.
+    It needs none for a literal, nor for one operation of a float32 and a literal that float32 can hold: if
+    rounded twice, the result is the same, so the compiler uses float32.
     """
     if not isinstance(node, ast.BinOp):
         return _literal(node) == stored
@@ -287,7 +286,7 @@ def _is_without_float64(node, stored):
         return bool(np.float32(literal) == literal and computed == stored)
 
 
-#: An operation; and of its result and a literal, the other operand: the left one, and the right one.
+#: An operation, and how to get its left and its right operand from the result and the other operand.
 _OPERATIONS = {
     ast.Add: (operator.add, operator.sub, operator.sub),
     ast.Sub: (operator.sub, operator.add, lambda result, literal: literal - result),
@@ -297,7 +296,7 @@ _OPERATIONS = {
 
 
 def _literal(node):
-    """Return the number that an expression is, None if it is another expression."""
+    """Return the number of a literal, None for other expressions."""
     with contextlib.suppress(ValueError):
         value = ast.literal_eval(node)
         return value if isinstance(value, (int, float)) else None

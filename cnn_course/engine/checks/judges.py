@@ -1,4 +1,4 @@
-"""The judges of an attempt that is a function, in order."""
+"""The judges of functions, in order."""
 
 import numpy as np
 
@@ -12,12 +12,12 @@ from cnn_course.engine.checks.uninitialised import twins
 
 
 def uninitialised(evidence):
-    """Find a result that depends on what the memory of ``np.empty`` happens to hold."""
+    """Find a result that depends on the initial contents of ``np.empty``."""
     exercise, both = evidence.exercise, twins(evidence.attempt)
     for trial in evidence.trials if both else ():
         zeroed, poisoned = (call(twin, trial.case, exercise.run) for twin in both)
         if not repeats(zeroed, poisoned, exercise.rtol):
-            # With zeros the result may be right, or not: then more than the start is wrong.
+            # If the result is wrong with zeros, too, more than the start is wrong.
             helps = exercise.agrees(zeroed, trial.expected)
             advice = "Start from `np.zeros`." if helps else "Is each element written before it is read?"
             return Wrong(
@@ -30,12 +30,12 @@ def uninitialised(evidence):
 
 
 def changed_input(evidence):
-    """Find an array of the caller's that is not what it was."""
+    """Find a changed input."""
     return find_changed_input(evidence, "Work on a copy, or write into a new array.")
 
 
 def find_changed_input(evidence, advice):
-    """Find the same; `advice` says where else to write."""
+    """Find a changed input; `advice` says where to write instead."""
     for trial in evidence.trials:
         after = evidence.named(trial.got.after)
         for name, value in evidence.named(trial.case).items():
@@ -46,12 +46,12 @@ def find_changed_input(evidence, advice):
 
 
 def suspicious_source(evidence):
-    """Find what the source alone shows, once something else is wrong."""
+    """Find mistakes in the source, if the attempt is wrong."""
     return (caret_of_floats(evidence) or launch_assigned(evidence)) if evidence.failed else None
 
 
 def caret_of_floats(evidence):
-    """Find ``2.0 ^ n`` where ``2.0**n`` is meant."""
+    """Find ``2.0 ^ n`` instead of ``2.0**n``."""
     error = evidence.failed[0].got.error
     lines = errors.line_of(error, evidence.attempt, evidence.what) if isinstance(error, TypeError) else ()
     if not any("^" in line for line in lines):
@@ -60,9 +60,9 @@ def caret_of_floats(evidence):
 
 
 def known_mistake(evidence):
-    """Name the mistake that explains every failed case; of several, the one nearest in the others.
+    """Name the mistake that explains every failed case, and most of the other cases.
 
-    Truth values agree by chance: there a mistake has to explain the right cases too.
+    Truth values may agree by chance, so there a mistake must explain the right cases, too.
     """
     exercise, failed = evidence.exercise, evidence.failed
     telling = evidence.trials if all(_is_truth(trial.expected) for trial in evidence.trials) else failed
@@ -84,7 +84,7 @@ def _is_truth(outcome):
 
 
 def wrapping(evidence):
-    """Find an attempt that is wrong for whole numbers of small types only."""
+    """Find an attempt that is wrong only for integers of small types."""
     exercise = evidence.exercise
     for given in narrowed(exercise.inputs()):
         expected, got = call(exercise.reference, given), exercise.attempted(evidence.attempt, given)
@@ -104,7 +104,7 @@ def wrapping(evidence):
 
 
 def properties(evidence):
-    """Ask what must hold besides the numbers."""
+    """Check the exercise's properties."""
     try:
         for holds in evidence.exercise.properties:
             holds(evidence.attempt)
@@ -113,7 +113,6 @@ def properties(evidence):
     return None
 
 
-#: First what makes every number doubtful; then the exercise's own mistakes, what the source shows, and what
-#: can be said of any wrong result; an attempt with right numbers is asked for what must hold besides, and for
-#: other types.
+#: First what makes all numbers doubtful; then the exercise's own mistakes, mistakes in the source, and wrong
+#: results in general; if the numbers are right, properties and other types.
 JUDGES = (uninitialised, changed_input, known_mistake, suspicious_source, wrong_result, properties, wrapping)

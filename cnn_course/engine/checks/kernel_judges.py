@@ -1,4 +1,4 @@
-"""The judges of an attempt that is a kernel, in order."""
+"""The judges of kernels, in order."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from cnn_course.engine.checks.findings import sanitizers_finding
 from cnn_course.engine.checks.float64 import computes_in_float64
 from cnn_course.engine.checks.judges import find_changed_input, known_mistake, properties
 from cnn_course.engine.checks.launches import result_names, run
-from cnn_course.engine.checks.raising import said_by_source
+from cnn_course.engine.checks.raising import explained_by_source
 from cnn_course.engine.checks.results import wrong_numbers, wrong_result
 from cnn_course.engine.checks.sizes import (
     caret_for_power,
@@ -26,7 +26,7 @@ from gpuless.simulator import LaunchStopped, UnsupportedPython
 
 
 def suspicious_source(evidence):
-    """Find what the source alone shows, once something else is wrong."""
+    """Find mistakes in the source, if the attempt is wrong."""
     if evidence.failed or any(trial.report.findings for trial in evidence.traced):
         return first_finding((bitwise_condition, uncalled, atomic_assigned, caret_for_power), evidence)
     return None
@@ -36,20 +36,20 @@ def suspicious_source(evidence):
 
 
 def raised(evidence):
-    """Find the exception that ended a launch, and where the simulator says that was."""
+    """Find the exception that ended a launch, and its place."""
     trial = next((trial for trial in evidence.trials if trial.got.error is not None), None)
     if trial is None:
         return None
     error, attempt = trial.got.error, evidence.attempt
     mistake, message, details = why_it_raised(error, attempt)
-    if told := said_by_source(evidence, trial):
-        mistake, message = "raises", told
+    if explanation := explained_by_source(evidence, trial):
+        mistake, message = "raises", explanation
         details = details[isinstance(error, UnsupportedPython) :]
     return Wrong(mistake, message, *details, evidence.where(trial))
 
 
 def why_it_raised(error, kernel):
-    """Return how a mistake is called that ended a launch by an exception, what to say of it, and details."""
+    """Return the name of the mistake behind an exception, the message, and details."""
     reason, *further = plain(getattr(error, "reason", str(error))).splitlines() or [""]
     places = [*map(str.strip, further), *errors.places_in(error, code_of(kernel))]
     if isinstance(error, UnsupportedPython):
@@ -58,11 +58,11 @@ def why_it_raised(error, kernel):
     if isinstance(error, LaunchStopped):
         message = "A loop in your kernel does not end. Does each round change what its condition asks for?"
         return "does not end", message, places
-    told = ": ".join(filter(None, (type(error).__name__, reason.rstrip("."))))
-    return "raises", errors.in_words(error) or f"Your kernel raised {told}.", places
+    text = ": ".join(filter(None, (type(error).__name__, reason.rstrip("."))))
+    return "raises", errors.in_words(error) or f"Your kernel raised {text}.", places
 
 
-# --- Where all cases are right -----------------------------------------------------------------------------
+# --- If all cases are right --------------------------------------------------------------------------------
 
 _NOT_SMALL_ENOUGH = (
     "Right, until all numbers lie far below 0, around -1e30, or are minus infinity. Does a search for the "
@@ -79,7 +79,7 @@ _WRONG_WHEN_LARGE = (
 
 
 def changed_input(evidence):
-    """Find an input that is not what it was."""
+    """Find a changed input."""
     if evidence.is_stand_in:
         return find_changed_input(evidence, "Write into the array of the results.")
     names = result_names(evidence.attempt, evidence.trials[0].case)
@@ -87,7 +87,7 @@ def changed_input(evidence):
 
 
 def wrong_on_gpu(evidence):
-    """Run for real what the simulator has found right: types, say, are the compiler's matter."""
+    """Run the kernel compiled: it may be wrong by its types, for instance, and right in the simulator."""
     if evidence.is_stand_in or device.simulated():
         return None
     exercise = evidence.exercise
@@ -99,14 +99,14 @@ def wrong_on_gpu(evidence):
 
 
 def not_small_enough(evidence):
-    """Run the kernel on numbers far below zero, where no search may start from a number."""
+    """Run the kernel on numbers far below zero, to find a search that starts from a number."""
     exercise = evidence.exercise
     launches = () if evidence.is_stand_in else far_below(exercise.inputs(), exercise.reference)
     return _wrong_in(evidence, launches, "not small enough", _NOT_SMALL_ENOUGH)
 
 
 def fixed_block(evidence):
-    """Run the kernel in blocks of another size."""
+    """Run the kernel with blocks of another size."""
     exercise, others = evidence.exercise, ()
     if not evidence.is_stand_in and exercise.other_blocks is True:
         others = [in_other_blocks(max(exercise.inputs(), key=lambda case: np.prod(case.grid)))]
@@ -116,13 +116,13 @@ def fixed_block(evidence):
 
 
 def _launched(evidence, given):
-    """Return the trial of a plain launch."""
+    """Return the trial of a launch without the sanitizer."""
     expected, got = call(evidence.exercise.reference, given), run(evidence.attempt, given).outcome
     return Trial(given, expected, got, evidence.exercise.is_right(got, expected, given))
 
 
 def _wrong_in(evidence, launches, mistake, message):
-    """Find a wrong one of launches besides the cases, which are all right."""
+    """Find a wrong launch among others than the cases."""
     for trial in (_launched(evidence, given) for given in launches):
         if not trial.right:
             error = trial.got.error
@@ -135,11 +135,10 @@ def _wrong_in(evidence, launches, mistake, message):
     return None
 
 
-#: The exercise's own mistakes come first: they may name what the sanitizer would call a mere index error.
-#: Then what explains all the rest: a slip in the source, an exception, a changed input, sizes of other axes
-#: or written as numbers, a sum that is lost, a pattern of indices.
-#: Then the sanitizer's findings, and the numbers. Where all is right so far, the rest is asked: whose work is
-#: done more than once, other launches, float64, and what must hold besides.
+#: The exercise's own mistakes come first: they may name what the sanitizer would only call an index error.
+#: Then come the causes of other findings: a slip in the source, an exception, a changed input, sizes of wrong
+#: axes or written as numbers, a lost sum, a pattern of indices; then the sanitizer's findings, and numbers.
+#: A kernel that is right so far is checked for repeated work, other launches, float64, and its properties.
 KERNEL_JUDGES = (
     known_mistake,
     suspicious_source,

@@ -1,8 +1,8 @@
-"""Checking a kernel that a learner wrote: `KernelExercise`, for exercises that are kernels.
+"""Checks kernels that learners write: `KernelExercise`.
 
 It is an `Exercise` (see `cnn_course.engine.checks.exercise`) whose attempt is a ``@cuda.jit`` kernel. A case
-is a `launch`: grid, block, and the kernel's arguments in the kernel's order. What the kernel has to fill is
-marked `output`, what it has to change `inout`; all else is an input and must come out as it went in::
+is a `launch`: grid, block, and the kernel's arguments in the kernel's order. Arrays to fill are marked
+`output`, arrays to change `inout`; all others are inputs and must stay unchanged::
 
     relu_kernel = KernelExercise(
         "relu_kernel",
@@ -14,46 +14,44 @@ marked `output`, what it has to change `inout`; all else is an input and must co
         mistakes={"absolute value": ("You drop the sign instead.", lambda x: np.abs(x))},
     )
 
-- `reference` takes the arguments without the outputs (numbers and `inout` arrays included) and returns what
-  they are to hold: one array, or a tuple in the order of the outputs. It may compute in float64; the default
-  tolerance, 1e-5 of the largest magnitude, is float32's. Functions of the reference backends fit as they are.
+- `reference` takes the arguments without the outputs (numbers and `inout` arrays included) and returns the
+  expected outputs: one array, or a tuple in their order. It may compute in float64; the default tolerance,
+  1e-5 of the largest magnitude, is float32's. Functions of the reference backends can be used unchanged.
 - `cases`: at least five (a test counts), small first, not square, no multiples of the block; several blocks,
-  and grids that cover the output with threads to spare, or a missing guard goes unseen. About 20 us a
-  simulated thread: keep all launches of a check together below some 5000 threads. Give numbers as
-  ``np.float32(2)``: a Python float would make the kernel compute in float64.
-- `mistakes`, by name: what to say, with ``{x}`` for an argument's name; NumPy functions with the reference's
-  arguments; and the slips in the solution that make the mistake, as in any `Exercise`. NaN stands for what is
-  not written. They come before all other judges, so they may name what the sanitizer calls an index error.
-- ``float32=True`` refuses a kernel that computes in float64, by the code that it is compiled to
-  (`cnn_course.engine.checks.float64`), and ``once=True`` one of which several threads do the same, such as a
-  loop over all elements in every thread, or of which one thread does all.
-- A negative index is refused, as it is nearly always an accident: a halo that meets the other end of the
-  image. ``from_the_end=True`` lets it pass where all numbers are right, for exercises in which
+  and grids with more threads than elements, or a missing guard goes unnoticed. A simulated thread takes about
+  20 us: keep all launches of a check together below some 5000 threads. Give numbers as ``np.float32(2)``: a
+  Python float would make the kernel compute in float64.
+- `mistakes`, by name: the text, with ``{x}`` for an argument's name; NumPy functions with the reference's
+  arguments; and the slips in the solution that make the mistake, as in any `Exercise`. NaN means not written.
+  They come before all other judges, so they may name what the sanitizer calls an index error.
+- ``float32=True`` refuses a kernel that computes in float64, by its compiled code
+  (`cnn_course.engine.checks.float64`). ``once=True`` refuses a kernel in which several threads do the same
+  work, such as a loop over all elements in every thread, or one thread does all of it.
+- A negative index is refused, as it is nearly always an accident, such as a halo that wraps around to the
+  other end of the image. ``from_the_end=True`` accepts it if all numbers are right, for exercises in which
   ``image[y, -1 - x]`` is as good as ``image[y, width - 1 - x]``.
 - `properties` take the kernel; `avoids` from `checks` works, and `uses` here is its opposite. `examine` runs
   a kernel on one launch and returns outputs and the sanitizer's report with its trace of all accesses.
-- A kernel with shared memory finds its constants (``TILE``) in the cell or the test module it is written in;
-  the block that fits to them is said in the case.
-- The stub: ``@cuda.jit``, ``def``, a docstring, and ``...`` wherever the learner is to write; as long as a
-  line ``...`` (or ``name = ...``) is left the verdict is *not solved yet*.
-- ``large=`` makes further launches for where kernels are compiled, on a GPU or the emulated one: sizes for
-  which an index in 16 bits or a number of rounds in the source no longer do.
-- Where zero lies does not matter to a maximum, a copy or a softmax: such an exercise gets launches with all
-  numbers around -1e30, and minus infinity, by itself (`cnn_course.engine.checks.extremes`). So does an
-  exercise of any block get a launch in another one: where the text says what a block is, as for a tile in
-  shared memory, write ``other_blocks=False``, or let it make launches in blocks that the text allows.
-- Where a kernel is to be repaired, ``broken=`` is the one that the stub holds: the same code, whatever its
-  comments and line breaks, is *not solved yet*.
+- A kernel with shared memory finds its constants (``TILE``) in its cell or test module; the case has a block
+  that fits them.
+- The stub: ``@cuda.jit``, ``def``, a docstring, and ``...`` wherever the learner is to write; while a line
+  ``...`` (or ``name = ...``) is left, the verdict is *not solved yet*.
+- ``large=`` makes further launches for compiled kernels, on a real or emulated GPU: sizes that expose an
+  index in 16 bits, or a number of rounds in the source.
+- An exercise that does not depend on where zero lies, such as a maximum, a copy or a softmax, automatically
+  gets launches with all numbers around -1e30, and minus infinity (`cnn_course.engine.checks.extremes`). It
+  also gets a launch with another block. If the text prescribes the block, as for a tile in shared memory,
+  write ``other_blocks=False``, or let it make launches with blocks that the text allows.
+- If a kernel is to be repaired, ``broken=`` is the one in the stub: the same code, whatever its comments and
+  line breaks, is *not solved yet*.
 
-What is asked of an attempt, and in which order, is the tuple `kernel_judges.KERNEL_JUDGES`: each judge takes
-the evidence and returns what it finds, or None. What the sanitizer finds is put into words by `wording`,
-exceptions by `errors`. What is missing is said only where `repairs` has found a change of the kernel that
-makes it right.
+The tuple `kernel_judges.KERNEL_JUDGES` lists the judges in order: each takes the evidence and returns its
+finding, or None. `wording` puts the sanitizer's findings into words, `errors` exceptions. A verdict says what
+is missing only if `repairs` has found a change that makes the kernel right.
 
-Each launch runs under `gpuless.sanitize`, whatever kernels run on; on a GPU, be it emulated, the kernel is
-also run compiled once all else is right. Every exercise can answer, besides its own mistakes and what
-`results` says of wrong numbers, with these names (`Verdict.mistake`, what the tests' wrong answers ask
-for):
+Each launch runs under `gpuless.sanitize`, whatever kernels run on; on a real or emulated GPU the kernel also
+runs compiled, once all else is right. Besides its own mistakes and those of `results`, every exercise may
+answer with these names (`Verdict.mistake`, for which the tests' wrong answers ask):
 
 ========================  ====================================================================================
 not a kernel              ``@cuda.jit`` is missing, or it has ``device=True``
@@ -65,35 +63,35 @@ z not used                a 3-D output is written at its first plane only
 one element per thread    there are fewer threads than elements, and each does only one
 writes past the edge      out of bounds, also in shared memory
 reads past the edge       the same, reading
-negative index            it counts from the end; with ``from_the_end=True`` only where numbers are wrong
+negative index            it counts from the end; with ``from_the_end=True`` only if numbers are wrong
 missing barrier           and: write-write race, lost update, race between blocks, divergent barrier,
                           divergent warp, absent lane, uninitialised read, never written, NaN produced,
                           division by zero, depends on order (`gpuless.sanitizer.findings.KINDS`)
-changes input             an input is not what it was
-guard exchanges axes      it compares indices with the sizes of other axes than theirs
-fixed loop                a loop has a number of rounds where it needs the size of an axis
+changes input             an input has changed
+guard exchanges axes      it compares indices with the sizes of the wrong axes
+fixed loop                a loop has a fixed number of rounds instead of the size of an axis
 loop over another axis    a loop counts along another axis than the one it indexes
 overwritten sum           ``=`` in a loop where ``+=`` is right
-sum set back              a sum starts from zero within a loop that it should go through
-atomic assigned           an element gets what an atomic operation on its array returns, besides
-does not end              a launch goes on without end
+sum set back              a loop resets a sum that belongs to all of its rounds
+atomic assigned           the result of an atomic operation is stored into its own array
+does not end              a launch does not end
 & for and                 ``a < b & c < d`` in a condition
-^ for **                  ``n^2``, where the kernel is right with ``n**2``
+^ for **                  ``n^2``, and the kernel is right with ``n**2``
 not called                ``cuda.syncthreads`` without its brackets
 raises                    an exception, Python that a GPU cannot run, too much shared memory
 float64                   only with ``float32=True``
 done more than once       only with ``once=True``
 one thread for all        only with ``once=True``; one thread computes all elements, in every launch
-without                   what `uses` asks for does not occur
+without                   a function that `uses` asks for does not occur
 wrong when large          only with ``large=``
-not small enough          a search for the largest starts from a number, as -1e9
+not small enough          a search for the largest starts from a number, such as -1e9
 fixed block               not with ``other_blocks=False``
 ========================  ====================================================================================
 
 Wrong answers are slips in the solution, or other kernels, marked above ``@cuda.jit``:
-``@wrong("relu_kernel", "writes past the edge")`` (tests/course/wrong_answers.py says how).
+``@wrong("relu_kernel", "writes past the edge")`` (see tests/course/wrong_answers.py).
 A cell that builds up a kernel of the package has the tag ``same-as-package``, and an entry in
-tests/course/TOPIC/repeated_kernels.py (tests/course/test_notebooks.py says how).
+tests/course/TOPIC/repeated_kernels.py (see tests/course/test_notebooks.py).
 """
 
 from dataclasses import dataclass
@@ -140,7 +138,7 @@ __all__ = [
 
 @dataclass(frozen=True, repr=False)
 class KernelExercise(Exercise):
-    """The check of an exercise in which a kernel is written; the module explains it.
+    """The check of a kernel; the module's docstring explains it.
 
     Parameters
     ----------
@@ -149,17 +147,17 @@ class KernelExercise(Exercise):
     float32 : bool
         Refuse a kernel that computes in float64 what it stores as float32.
     once : bool
-        Refuse a kernel of which several threads compute the same element.
+        Refuse a kernel in which several threads compute the same element.
     from_the_end : bool
-        Let right numbers come from indices that count from the end.
+        Accept right numbers from indices that count from the end.
     broken : kernel, optional
-        Where a kernel is to be repaired: the one that the learner is given.
+        In an exercise to repair a kernel: the broken one.
     large : callable, optional
-        Takes a generator, returns large launches, for where kernels are compiled; the cases are small, as the
-        simulator steps them.
+        Takes a generator, returns large launches for compiled kernels; the cases are small, as the simulator
+        steps them.
     other_blocks : bool or callable
-        Launches in blocks of other sizes than the mistakes reckon with. True makes one of the case with most
-        blocks, for exercises whose text leaves the block open; a callable takes a generator and returns some.
+        Launches with other block sizes than the cases. True makes one from the case with most blocks, for
+        exercises whose text leaves the block open; a callable takes a generator and returns launches.
 
     Examples
     --------
@@ -187,11 +185,11 @@ class KernelExercise(Exercise):
     judges: ClassVar[tuple] = KERNEL_JUDGES
 
     def inputs(self):
-        """Return the list of launches: random, but the same on every call and every machine."""
+        """Return the launches: random, but the same in every call and on every machine."""
         return list(self.cases(self.generator()))
 
     def trials(self, attempt):
-        """Run the attempt under the sanitizer on every launch, beside the reference."""
+        """Run the attempt under the sanitizer, and the reference, on every launch."""
         trials = []
         for given in self.inputs():
             expected = call(self.reference, given)
@@ -211,7 +209,7 @@ class KernelExercise(Exercise):
         return examine(attempt, given)
 
     def _verdict(self, attempt):
-        if attempt is ... or is_blank(attempt) or has_dots_left(attempt):
+        if is_unfinished(attempt):
             return self._unsolved("Write your kernel into the cell above, run it, then run this check again.")
         if self.broken is not None and is_same_code(attempt, self.broken):
             return self._unsolved("The kernel is as it was given: find what is wrong with it, and mend it.")
@@ -222,7 +220,7 @@ class KernelExercise(Exercise):
             return super()._verdict(attempt)
 
     def names_of(self, attempt, given):
-        """Return a kernel's names for what the reference gets: all arguments but the outputs."""
+        """Return a kernel's names of the reference's arguments: all but the outputs."""
         code = code_of(attempt)
         names = code.co_varnames[: code.co_argcount] if code else ()
         if len(names) != len(given.arguments):
@@ -234,14 +232,14 @@ class KernelExercise(Exercise):
         return f"Right in all {len(trials)} launches, and the sanitizer found nothing."
 
     def is_right(self, got, expected, given):
-        """Return whether an outcome is right, or as near as the rounding of the inputs allows."""
+        """Return whether an outcome is right, up to the rounding of the inputs."""
         return super().is_right(got, expected, given) or (
             got.error is expected.error is None
             and same(got.value, expected.value, self.dtype, self.rtol, rounding(given, self.reference))
         )
 
     def allows(self, kernel):
-        """Return whether a kernel with the right numbers does nothing that the exercise rules out."""
+        """Return whether a kernel has all properties that the exercise asks for."""
         try:
             for holds in self.properties:
                 holds(kernel)
@@ -250,14 +248,14 @@ class KernelExercise(Exercise):
         return True
 
     def is_flawless(self, kernel, case):
-        """Return whether a launch gives the right numbers, and the sanitizer finds nothing."""
+        """Return whether a launch gives the right numbers without a finding of the sanitizer."""
         found = examine(kernel, case)
         right = found.report is not None and self.is_right(found.outcome, call(self.reference, case), case)
         return right and found.report.ok
 
 
 def _kernel_problem(attempt, name):
-    """Say why this is no kernel that can be launched; an empty string if it is one."""
+    """Return why this is not a kernel that can be launched; an empty string if it is one."""
     if not hasattr(attempt, "py_func") or not hasattr(type(attempt), "__getitem__"):
         if not callable(attempt):
             given = f"a value of type `{type(attempt).__name__}`"
@@ -270,7 +268,7 @@ def _kernel_problem(attempt, name):
 
 
 def is_unfinished(attempt: object) -> bool:
-    """Return whether an exercise is not done yet: its stub, or an answer with a line ``...`` left in it.
+    """Return whether an attempt is still a stub, or has a line ``...`` left.
 
     Examples
     --------
@@ -302,13 +300,13 @@ def global_updates(kernel, case: LaunchCase) -> int:
 
 
 def uses(*names):
-    """Return a property: what the exercise is about occurs in the kernel.
+    """Return a property: the kernel uses certain functions.
 
     Parameters
     ----------
     *names : str
-        Functions or attributes, such as ``"shared"`` or ``"syncthreads"``; a device function beside the
-        kernel may use them.
+        Functions or attributes, such as ``"shared"`` or ``"syncthreads"``; a device function that the kernel
+        calls may use them instead.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Launches of a kernel: the cases of a `KernelExercise`, and how one is run."""
+"""Launches of a kernel: the cases of a `KernelExercise`, and running them."""
 
 import contextlib
 import copy
@@ -16,25 +16,25 @@ from gpuless.simulator import argument_names, poisoned
 
 
 class Output(NamedTuple):
-    """An array that the kernel is to fill."""
+    """An array that the kernel fills."""
 
     shape: tuple
     dtype: object
 
 
 class InOut(NamedTuple):
-    """An array that the kernel is to change."""
+    """An array that the kernel changes."""
 
     array: np.ndarray
 
 
 def output(shape, dtype=np.float32):
-    """Mark an argument that the kernel is to fill; it gets an array of poison, NaN for floats."""
+    """Mark an array that the kernel fills; it is poisoned before, floats with NaN."""
     return Output(shape if isinstance(shape, tuple) else (shape,), dtype)
 
 
 def inout(array):
-    """Mark an argument that the kernel is to change; the reference returns what it is to hold after."""
+    """Mark an array that the kernel changes; the reference returns its contents after the launch."""
     return InOut(array)
 
 
@@ -64,13 +64,13 @@ class LaunchCase:
 
     @property
     def args(self):
-        """What the reference gets: all but the outputs."""
+        """The reference's arguments: all but the outputs."""
         given = (value for value in self.arguments if not isinstance(value, Output))
         return tuple(value.array if isinstance(value, InOut) else value for value in given)
 
     @property
     def configuration(self):
-        """What stands in the square brackets of the launch."""
+        """The contents of the launch's square brackets."""
         return self.grid, self.block, *((0, self.shared) if self.shared else ())
 
     @property
@@ -79,11 +79,11 @@ class LaunchCase:
         return f", launched as `[{', '.join(map(str, self.configuration))}]`"
 
     def named(self, function):
-        """Return what the reference gets as a dict, by the names that `function` gives them."""
+        """Return the reference's arguments as a dict, by their names in `function`."""
         return inspect.signature(function).bind(*map(_as_typed, self.args)).arguments
 
     def replaced(self, index, value):
-        """Return the launch with another argument in the place of the reference's one."""
+        """Return the launch with one argument of the reference replaced."""
         places = [place for place, old in enumerate(self.arguments) if not isinstance(old, Output)]
         arguments = list(self.arguments)
         old = arguments[places[index]]
@@ -91,11 +91,11 @@ class LaunchCase:
         return replace(self, arguments=tuple(arguments))
 
     def arrays(self):
-        """Return fresh arguments for the kernel: copies, and poison for the outputs."""
+        """Return new arguments for the kernel: copies of inputs, and poisoned outputs."""
         return [_fresh(value) for value in self.arguments]
 
     def outcome(self, arrays, error=None):
-        """Return what a launch with these arguments came to."""
+        """Return the outcome of a launch, given its arguments after it."""
         results = [a for a, given in zip(arrays, self.arguments, strict=True) if is_result(given)]
         after = tuple(g if is_result(g) else a for a, g in zip(arrays, self.arguments, strict=True))
         value = results[0] if len(results) == 1 else tuple(results)
@@ -103,12 +103,12 @@ class LaunchCase:
 
 
 def is_result(given):
-    """Return whether an argument of a launch is marked as an output, or as one to be changed."""
+    """Return whether an argument of a launch is marked as `output` or `inout`."""
     return isinstance(given, (Output, InOut))
 
 
 def _as_typed(value):
-    """Return a NumPy number as Python's, 0.1 for ``np.float32(0.1)``, and all else as it is."""
+    """Convert a NumPy number to Python's, ``np.float32(0.1)`` to 0.1; return other values unchanged."""
     if isinstance(value, np.floating):
         return float(str(value))
     return int(value) if isinstance(value, np.integer) else value
@@ -144,14 +144,14 @@ def launch(grid, block, *arguments, shared=0) -> LaunchCase:
 
 
 class Examination(NamedTuple):
-    """A launch under scrutiny: what it came to, and the sanitizer's report, None if an exception ended it."""
+    """The outcome of a launch, and the sanitizer's report, None if an exception ended it."""
 
     outcome: Outcome
     report: object
 
 
 def examine(kernel, case: LaunchCase):
-    """Run a kernel on one launch, under the sanitizer.
+    """Run a launch of a kernel under the sanitizer.
 
     Returns
     -------
@@ -173,13 +173,13 @@ def examine(kernel, case: LaunchCase):
         return run(sanitize(kernel), case)
 
 
-# More is a loop without end: a slow scan of three blocks logs 300,000 entries, others far fewer.
+# Beyond this it is an endless loop: a slow scan of three blocks logs 300,000 entries, others far fewer.
 _LIMITS = {"seconds": 5, "log_entries": 500_000}
 
 
 @contextlib.contextmanager
 def short_launches():
-    """Stop launches within a block that take longer than those of a check."""
+    """Within the block, stop launches that take longer than a check's."""
     before = set_limits(**_LIMITS)
     try:
         yield
@@ -192,18 +192,18 @@ def run(kernel, case):
     arrays = case.arrays()
     report = error = None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about host arrays, which have to be copied, and small grids
+        warnings.simplefilter("ignore")  # about copies of host arrays, and small grids
         try:
             report = kernel[case.configuration](*arrays)
         except Exception as raised:
             error = raised
-    if stop := getattr(report, "stop", None):  # that it does not end comes first: of the rest little is known
+    if stop := getattr(report, "stop", None):  # reported first, as the report is incomplete
         report, error = None, stop
     return Examination(case.outcome(arrays, error), report)
 
 
 def result_names(attempt, case):
-    """Return the names of a kernel's arguments that it has to fill or to change."""
+    """Return the names of the arguments that a kernel fills or changes."""
     names = argument_names(attempt.py_func, len(case.arguments))
     return [name for name, given in zip(names, case.arguments, strict=True) if is_result(given)]
 
@@ -213,7 +213,7 @@ _PRINTED = 20  # lines
 
 @contextlib.contextmanager
 def few_prints():
-    """Print the first lines only of what kernels print: a check has thousands of threads, many times."""
+    """Print only the first lines that kernels print: a check runs thousands of threads, many times."""
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):

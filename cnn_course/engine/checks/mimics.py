@@ -1,10 +1,10 @@
-"""What the wrong functions of mistakes share in several chapters: what a kernel computes that goes wrong."""
+"""Functions that compute what a wrong kernel computes, for the mistakes of several chapters."""
 
 import numpy as np
 
 
 def within(array, *shape):
-    """Return an array of a larger shape, NaN beyond the edges: what lies there can be anything.
+    """Return an array enlarged to a shape, with NaN beyond its edges, as anything may be there.
 
     >>> within(np.ones((1, 2)), 2, 2)
     array([[ 1.,  1.],
@@ -16,7 +16,7 @@ def within(array, *shape):
 
 
 def turned(array):
-    """Return what a kernel reads of a matrix if it exchanges the two indices, NaN beyond the edges.
+    """Return what a kernel reads from a matrix with exchanged indices, NaN beyond the edges.
 
     >>> turned(np.array([[1.0, 2.0]]))
     array([[ 1., nan]])
@@ -41,18 +41,18 @@ def sigmoid(x):
 
 
 def places(at, outer, inner, steps, order=(0, 1, 2, 3)):
-    """Return where each weight of a window looks, along the rows and along the columns.
+    """Return the pixel that each weight of a window reads, along the rows and along the columns.
 
     Parameters
     ----------
     at : callable
-        For one axis, ``at(o, k, stride, padding)``: where weight `k` looks from place `o`.
+        For one axis, ``at(o, k, stride, padding)``: the pixel that weight `k` reads at position `o`.
     outer, inner : tuple of (int, int)
-        How many `o` and how many `k` there are, in both axes.
+        The numbers of `o` and of `k`, in both axes.
     steps : sequence of int
         ``(stride_h, stride_w, padding_h, padding_w)``.
     order : tuple of int
-        Which of the steps is used in the place of each.
+        Which of the steps is used instead of each.
 
     Examples
     --------
@@ -69,8 +69,8 @@ def places(at, outer, inner, steps, order=(0, 1, 2, 3)):
 def looked_up(images, where, outside=0.0):
     """Return the pixels of (N, C, H, W) at `places`, and `outside` beyond the edges.
 
-    The result has shape (N, C, row places, row weights, column places, column weights). `outside` may be
-    "edge", for the nearest pixel, or "wrap", for the other end.
+    The result has shape (N, C, rows, row weights, columns, column weights). `outside` may be "edge", for the
+    nearest pixel, or "wrap", for the other end.
     """
     sizes = images.shape[2:]
     if outside == "wrap":

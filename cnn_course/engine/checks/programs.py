@@ -1,17 +1,17 @@
-"""Checking a program that a learner wrote: a function of the host, with the kernels that it launches.
+"""Checks programs that learners write: a host function, with the kernels that it launches.
 
-A `ProgramExercise` is an `Exercise` whose attempt takes NumPy arrays and returns one. How many kernels there
-are, and how they are launched, is the learner's: what is judged is the result, and what any design must keep.
+A `ProgramExercise` is an `Exercise` whose attempt takes NumPy arrays and returns one. The learner decides how
+many kernels there are, and how they are launched; the check judges the result, and rules for any design:
 
-- Every launch of the cases runs under the sanitizer, in whatever function it stands.
-- The arithmetic is done by kernels: with the arrays of a case, and with what is copied from the device, NumPy
-  may do anything but compute.
-- All arrays that kernels get are on the device, the kernels are the learner's own, and what is returned is on
+- Every launch of the cases runs under the sanitizer, whichever function makes it.
+- Kernels do the arithmetic: with the arrays of a case, and with arrays copied from the device, NumPy may do
+  anything but compute.
+- All arrays that kernels get are on the device, the kernels are the learner's, and the returned array is on
   the host.
 - Once all cases are right, they run compiled, and so do the `large` ones, in which some launch must have more
-  than one block. (Where kernels are simulated, of the large ones only the launches are looked at.)
+  than one block. (If kernels are simulated, only the launches of the large ones are checked.)
 
-Besides the exercise's own mistakes and what `results` says, a verdict may have these names: "nothing
+Besides the exercise's own mistakes and those of `results`, a verdict may have these names: "nothing
 launched", "computes on the host", "host array", "left on the device", "package's kernel", "nothing computed",
 "never written", "too many launches", "one block", "wrong when large", and those of the sanitizer (`kernels`).
 """
@@ -48,7 +48,7 @@ __all__ = ["ProgramExercise"]
 
 
 def left_on_the_device(evidence):
-    """Find that an array of the device is returned."""
+    """Find a returned array that is on the device."""
     if any(device.is_device_array(trial.got.value) for trial in evidence.trials):
         return Wrong(
             "left on the device",
@@ -59,7 +59,7 @@ def left_on_the_device(evidence):
 
 
 def launch_raised(evidence):
-    """Find the exception that ended a launch: which one, and where in the kernel."""
+    """Find the exception that ended a launch, and its place in the kernel."""
     for trial in evidence.failed:
         for launched in trial.report:
             if launched.error is not None and launched.error is trial.got.error:
@@ -76,9 +76,9 @@ _ANOTHER_ARRAY = (
 
 
 def sanitizers_finding(evidence):
-    """Find what the sanitizer has to say of a launch.
+    """Report the sanitizer's finding in a launch.
 
-    That an array is not written whole means nothing: another launch may write the rest.
+    Unwritten elements are ignored, as another launch may write them.
     """
     for trial in evidence.trials:
         for launched in trial.report:
@@ -92,13 +92,13 @@ def sanitizers_finding(evidence):
             lines = dict.fromkeys(wording.line_of(kernel, site) for site in sites)
             name = wording.name_of(finding)
             advice = [_ANOTHER_ARRAY] if name in ("missing barrier", "race between blocks") else []
-            told = (wording.seen(finding), *lines, *advice, f"Launched as {launched}.", evidence.where(trial))
-            return Wrong(name, message, *told)
+            where = f"Launched as {launched}.", evidence.where(trial)
+            return Wrong(name, message, wording.seen(finding), *lines, *advice, *where)
     return None
 
 
 def never_written(evidence):
-    """Find that all wrong results are what the device's memory held before."""
+    """Find that all wrong results were never written."""
     for trial in evidence.failed[:1]:
         got, expected = trial.got.value, trial.expected.value
         if not isinstance(got, np.ndarray) or got.shape != expected.shape or got.dtype.kind != "f":
@@ -124,7 +124,7 @@ def never_written(evidence):
 
 
 def nothing_launched(evidence):
-    """Find right numbers that no kernel has computed."""
+    """Find right numbers without a launch."""
     if evidence.is_stand_in or any(trial.report for trial in evidence.trials):
         return None
     return Wrong(
@@ -135,7 +135,7 @@ def nothing_launched(evidence):
 
 
 def wrong_when_compiled(evidence):
-    """Run for real what the simulator has found right."""
+    """Run a program compiled that is right in the simulator."""
     if evidence.is_stand_in or device.simulated():
         return None
     exercise, attempt = evidence.exercise, evidence.attempt
@@ -143,7 +143,7 @@ def wrong_when_compiled(evidence):
 
 
 def wrong_when_large(evidence):
-    """Run it on large arrays; where kernels are simulated, look at the launches alone."""
+    """Run it on large arrays; if kernels are simulated, check only the launches."""
     exercise, attempt = evidence.exercise, evidence.attempt
     if evidence.is_stand_in or exercise.large is None:
         return None
@@ -151,7 +151,7 @@ def wrong_when_large(evidence):
     trials = exercise.plainly(attempt, cases)
     for trial in trials:
         if trial.got.error or not (trial.right or device.simulated()):
-            return _told_of_a_large(Evidence(exercise, attempt, [trial]), trial)
+            return _wrong_for_a_large(Evidence(exercise, attempt, [trial]), trial)
     if all(launched.blocks == 1 for trial in trials for launched in trial.report):
         return Wrong(
             "one block",
@@ -162,7 +162,7 @@ def wrong_when_large(evidence):
     return None
 
 
-def _told_of_a_large(evidence, trial):
+def _wrong_for_a_large(evidence, trial):
     if found := never_written(evidence):
         return found
     if error := trial.got.error:
@@ -179,8 +179,8 @@ def _told_of_a_large(evidence, trial):
     return Wrong("wrong when large", message, *details, evidence.where(trial))
 
 
-#: First what cannot be a program's result; then, as in other exercises, the sanitizer before the numbers. An
-#: attempt with right numbers is asked who computed them, and run compiled.
+#: First results of an impossible kind; then, as in other exercises, the sanitizer before the numbers. If the
+#: numbers are right, the judges ask who computed them, and run the program compiled.
 PROGRAM_JUDGES = (
     left_on_the_device,
     changed_input,
@@ -202,16 +202,16 @@ PROGRAM_JUDGES = (
 
 @dataclass(frozen=True, repr=False)
 class ProgramExercise(Exercise):
-    """The check of an exercise in which a function and its kernels are written; the module explains it.
+    """The check of a function and its kernels; the module's docstring explains it.
 
     Parameters
     ----------
     name, reference, cases, mistakes, properties, dtype, rtol
         As in `Exercise`. The cases are small: the simulator steps each thread.
     large : callable, optional
-        Takes a generator, returns large cases, for where kernels are compiled.
+        Takes a generator, returns large cases for compiled kernels.
     launches : int
-        How many a compiled case may have.
+        The most launches of a compiled case.
 
     Examples
     --------
@@ -230,7 +230,7 @@ class ProgramExercise(Exercise):
     judges: ClassVar[tuple] = PROGRAM_JUDGES
 
     def trials(self, attempt):
-        """Run the attempt on every case, its launches under the sanitizer, beside the reference."""
+        """Run the attempt, its launches under the sanitizer, and the reference on every case."""
         return list(self._trials(attempt, self.inputs(), sanitized))
 
     def _trials(self, attempt, cases, take, most=None):
@@ -252,7 +252,7 @@ class ProgramExercise(Exercise):
             return call(attempt, given, run_guarded), launched
 
     def plainly(self, attempt, cases):
-        """Run the attempt on cases as it is, its launches not at all where kernels are simulated."""
+        """Run the attempt on cases without the sanitizer; if kernels are simulated, skip its launches."""
         take = left_out if device.simulated() else compiled
         return list(self._trials(attempt, cases, take, self.launches))
 

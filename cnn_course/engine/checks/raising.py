@@ -1,4 +1,4 @@
-"""What an exception is about that ended a launch, as the line of the source shows it."""
+"""Explains an exception that ended a launch by the line of the source."""
 
 import ast
 
@@ -12,8 +12,8 @@ from cnn_course.engine.checks.wording import too_few_indices
 from gpuless.simulator import UnsupportedPython, argument_names
 
 
-def said_by_source(evidence, trial):
-    """Say in the attempt's own names what an exception is about; nothing if the source does not show it."""
+def explained_by_source(evidence, trial):
+    """Explain an exception in the attempt's names; return "" if the source does not explain it."""
     attempt, error = evidence.attempt, trial.got.error
     tree = parsed(attempt)
     if tree is None:
@@ -37,7 +37,7 @@ def said_by_source(evidence, trial):
 
 
 def _line_of(attempt, error):
-    """Return the kernel's line in which an exception was raised, counted from its first; None if unknown."""
+    """Return the line that raised an exception, counted from the kernel's first; None if unknown."""
     code = code_of(attempt)
     where = getattr(error, "where", None) or getattr(getattr(error, "place", None), "site", None)
     if where is None or where.function != code.co_name:
@@ -55,7 +55,7 @@ def _is_of_an_index(error):
 
 
 def _missing_indices(nodes, arrays, error):
-    """Say which array has another number of axes than indices on the line where an exception was raised."""
+    """Name an array with another number of axes than indices, on the line that raised an exception."""
     if not _is_of_an_index(error):
         return ""
     is_of_a_value = isinstance(error, UnsupportedPython)
@@ -77,7 +77,7 @@ def _missing_indices(nodes, arrays, error):
 
 
 def _given_names(nodes, tree):
-    """Return what gives the names that are used on a line their values, piece by piece."""
+    """Return the expressions that are assigned to the names used on a line."""
     used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     given = []
     for node in ast.walk(tree):
@@ -90,7 +90,7 @@ def _given_names(nodes, tree):
 
 
 def _whole_arrays(nodes, arrays, error):
-    """Say which arrays want the index that the element has to which the result goes."""
+    """Name the whole arrays that need the index of the element that is assigned."""
     targets = [node.targets[0] for node in nodes if isinstance(node, ast.Assign)]
     targets += [node.target for node in nodes if isinstance(node, ast.AugAssign)]
     elements = [target for target in targets if isinstance(target, ast.Subscript)]
@@ -111,7 +111,7 @@ def _whole_arrays(nodes, arrays, error):
 
 
 def _no_array_for_an_atomic(evidence, nodes, arrays, error):
-    """Say what comes first in the brackets of an atomic operation, where something else does."""
+    """Say that the first argument of an atomic operation must be the array."""
     cause = getattr(error, "cause", None)
     if cause is None or cause.kind != "no array":
         return ""
@@ -133,7 +133,7 @@ def _value_before_index(evidence, nodes, error):
 
 
 def _orders(call, arrays):
-    """Yield the arguments of an atomic operation as they may have been meant: an array comes first."""
+    """Yield possible orders of an atomic operation's arguments, with an array first."""
     first, *others = call.args
     if isinstance(first, ast.Subscript):
         yield [first.value, *others]
@@ -146,7 +146,7 @@ def _orders(call, arrays):
 
 
 def _tried(evidence, call, arguments):
-    """Return a call with other arguments, as text, if the kernel is right with it; else nothing."""
+    """Return a call with other arguments, as text, if it makes the kernel right; else an empty string."""
     text = f"{ast.unparse(call.func)}({', '.join(map(ast.unparse, arguments))})"
     repairs = Repairs(evidence.attempt, solves(evidence, evidence.exercise.inputs()))
     return text if repairs.helps(changes.put, [(call, text)]) else ""
@@ -158,7 +158,7 @@ _NUMBERS = {1: "one number", 2: "two numbers", 3: "three numbers"}
 
 
 def _grid_of_other_axes(tree, case, error):
-    """Say that `cuda.grid` gives more numbers than the kernel has names for, or fewer."""
+    """Say that `cuda.grid` returns another number of values than the kernel has names."""
     if not isinstance(error, (TypeError, ValueError)):
         return ""
     for node in ast.walk(tree):
@@ -175,7 +175,7 @@ def _is_grid(node):
 
 
 def _names_for(node, tree):
-    """Return the names that get a grid's numbers, [""] where one number is needed, [] if that is unclear."""
+    """Return the names for a grid's numbers, [""] if an expression needs one number, [] if unclear."""
     if isinstance(node, (ast.BinOp, ast.Compare)) or changes.called(node) == "range":
         return [""]
     if not isinstance(node, ast.Assign):
@@ -189,7 +189,7 @@ def _names_for(node, tree):
 
 
 def _other_axes(axes, names, case):
-    """Say how many numbers there are, and what to write."""
+    """Return how many numbers the grid has, and what to write."""
     written = f"{', '.join(names)} = cuda.grid({len(names)})" if names[0] else "cuda.grid(1)"
     gives = f"`cuda.grid({axes})` gives {_NUMBERS[axes]}"
     if len(names) > 1:

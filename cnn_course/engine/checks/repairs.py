@@ -1,9 +1,9 @@
-"""Repairs of a learner's kernel that are tried before they are advised.
+"""Repairs of a learner's kernel, tried before they are advised.
 
-What the sanitizer has seen is certain; what is missing is a guess: where a thread writes past the edge there
-may be no guard, or a guard of the wrong axis, or an index that is not the one meant. So the kernel is changed
-in each likely way, by its syntax, and run once more. A change that makes it right is advised, with the line;
-where none does, the verdict says only what has been seen.
+The sanitizer's finding is certain, but its cause is a guess: if a thread writes past the edge, a guard may be
+missing or have the wrong axis, or the index may be wrong. So the kernel's syntax is changed in each likely
+way, and it runs again. A change that makes it right is advised, with the line; if none does, the verdict
+reports only the finding.
 """
 
 import ast
@@ -19,7 +19,7 @@ from numba import cuda
 from cnn_course.engine.checks import changes
 
 _BARRIER, WARP_BARRIER = "cuda.syncthreads()", "cuda.syncwarp()"
-# For one kernel. Counted, not timed: the advice is the same on every machine and in a page.
+# For one kernel. Counted, not timed, so that the advice is the same on every machine and in a page.
 TRIES = 24
 
 
@@ -27,19 +27,19 @@ class Repair(NamedTuple):
     """A change that makes a kernel right."""
 
     line: int
-    """Of the kernel, counted from its first."""
+    """Counted from the kernel's first line."""
     old: str
-    """What stands there."""
+    """The old code."""
     new: str
-    """What to write."""
+    """The new code."""
     where: str = "instead"
     """Or "before it", "around it", "around it and the lines below it"."""
     why: str = ""
-    """Where the kind of repair does not say it: what was wrong, one of `wording.REPAIRED`."""
+    """A key of `wording.REPAIRED`, if the kind of repair does not determine it."""
 
 
 class Repairs:
-    """Looks for what makes a kernel right.
+    """Finds changes that make a kernel right.
 
     Parameters
     ----------
@@ -47,11 +47,11 @@ class Repairs:
     passes : callable
         Takes a kernel, returns whether it is right.
     in_one_warp : bool, optional
-        Whether a barrier of a warp may do, where one is missing.
+        Whether a barrier of a warp may be enough, if one is missing.
 
     The methods take the lines of the accesses in question, counted from the kernel's first line, and the name
-    of the array. They return a list of `Repair`, all to be made; empty if there is none of their kind, no
-    source, or too many changes have been tried.
+    of the array. They return a list of `Repair`, which are all needed; it is empty if none of their kind
+    helps, the kernel has no source, or too many changes have been tried.
     """
 
     def __init__(self, kernel, passes, in_one_warp=False):
@@ -64,7 +64,7 @@ class Repairs:
             self._lines, self.tree = [], ast.Module([], [])
 
     def guard(self, lines, array):
-        """Find the condition under which alone an access may happen: that its index lies inside."""
+        """Find a missing guard: the condition that an index lies inside the array."""
         for line, index in self._indices(lines[:1], array):
             sizes = [f"{array}.shape[{k}]" if len(index) > 1 else f"{array}.size" for k in range(len(index))]
             parts = [
@@ -81,7 +81,7 @@ class Repairs:
         return []
 
     def comparison(self, lines, array):
-        """Find the comparisons that let through one number too many: one, or those of a condition, or all."""
+        """Find comparisons that let one number too many pass: one, those of a condition, or all."""
         loops = [each.test for each in ast.walk(self.tree) if isinstance(each, ast.While)]
         goes_on = {node for test in loops for node in ast.walk(test)}
         loose = []
@@ -89,7 +89,7 @@ class Repairs:
             operands = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
             for k, (one, other) in enumerate(itertools.pairwise(operands)):
                 stricter = changes.STRICTER.get(type(node.ops[k]))
-                # A loop that goes on at equality as well may have no end; `0 <= i` is about another edge.
+                # A loop that also goes on at equality may not end; `0 <= i` concerns another edge.
                 if not stricter or one.lineno != other.end_lineno or (">=" in stricter and node in goes_on):
                     continue
                 if ast.unparse(one) != "0":
@@ -104,7 +104,7 @@ class Repairs:
         return _all_of("comparisons", found, [self._tightened(line, each) for line, each in by_line.items()])
 
     def _tightened(self, line, loose):
-        """Return the repair of a line, from its first loose comparison to its last."""
+        """Return the repair of a line's loose comparisons, from the first to the last."""
         text = self._lines[line - 1]
         signs, first, last = [], len(text), 0
         for node, k in loose:
@@ -119,7 +119,7 @@ class Repairs:
         return Repair(line, text[first:last], new + text[done:last])
 
     def loop(self, lines, array):
-        """Find the loops that go one too far."""
+        """Find loops that go one too far."""
         stops = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.For) and changes.is_range(node.iter):
@@ -131,7 +131,7 @@ class Repairs:
         return _all_of("loops", repairs, repairs)
 
     def axes(self, lines, array):
-        """Find two indices of the array that are exchanged."""
+        """Find two exchanged indices of the array."""
         for line, index in self._indices(lines[:1], array):
             for one, other in itertools.combinations(range(len(index)), 2):
                 better = list(index)
@@ -142,7 +142,7 @@ class Repairs:
         return []
 
     def atomic(self, lines, array):
-        """Find the atomic addition for one that threads make in several steps."""
+        """Find an addition that must be atomic."""
         for line in lines[:1]:
             call = self.tree.body and changes.atomic_call(changes.statement_of(self.tree, line), array)
             if call and self.helps(changes.replace, line, call):
@@ -150,7 +150,7 @@ class Repairs:
         return []
 
     def barriers(self, lines, array):
-        """Find the lines, one or two, before which a barrier is missing, and which: the least that helps."""
+        """Find one or two lines before which a barrier is missing; a warp's barrier if that is enough."""
         gaps = self._gaps(lines)
         several = [*((gap,) for gap in gaps), *itertools.combinations(gaps, 2)]
         for barrier, places in itertools.product(self._barriers(), several):
@@ -170,7 +170,7 @@ class Repairs:
         return self._lines[line - 1].strip()
 
     def _indices(self, lines, array):
-        """Yield each index of an array on some lines, as the line and the list of its parts."""
+        """Yield the line and the list of parts of each index of an array on some lines."""
         for node in ast.walk(self.tree):
             if getattr(node, "lineno", 0) not in lines:
                 continue
@@ -183,10 +183,11 @@ class Repairs:
             yield node.lineno, index.elts if isinstance(index, ast.Tuple) else [index]
 
     def _around(self, line, conditions):
-        """Yield what a guard can be around, with those of its conditions that are known there.
+        """Yield what a guard can enclose, with those of its conditions whose names are known there.
 
-        The statement; that and what follows in its block, and in the blocks around it; and all that comes
-        where the index is known. Not what a loop's condition waits for: the loop would have no end.
+        That is the statement; the statement and those below it, in its block and in the blocks around it; and
+        all statements from where the index is known. A statement that a loop's condition waits for is left
+        out, as the loop would not end.
         """
         loops = [each for each in ast.walk(self.tree) if isinstance(each, ast.While)]
         yield line, "around it", conditions
@@ -207,9 +208,9 @@ class Repairs:
                 yield block[first].lineno, "around it and the lines below it", known
 
     def _gaps(self, lines):
-        """Return the lines that every thread reaches, the nearest to some lines first.
+        """Return the lines that every thread reaches, those nearest to `lines` first.
 
-        Where all of these are in one loop, its lines come first; otherwise those in loops come last.
+        If all of `lines` are in one loop, that loop's lines come first; otherwise lines in loops come last.
         """
         bodies, gaps, own = [self.tree.body], [], []
         while bodies:
@@ -224,12 +225,12 @@ class Repairs:
     # --- trying --------------------------------------------------------------------------------------------
 
     def helps(self, change, *arguments):
-        """Return whether the kernel is right with its syntax changed; False after too many tries."""
+        """Return whether a change makes the kernel right; False after too many tries."""
         self._tries += 1
         return self._tries <= TRIES and self._is_right(change, *arguments)
 
     def replaced(self, parts):
-        """Find which expressions to replace: each part is a node of a line, and (one in it, another text)."""
+        """Find expressions to replace; each part is a node, and a pair of a node in it and a new text."""
         found = self._fewest(lambda tree, some: changes.put(tree, [place for _, place in some]), parts)
         repairs = []
         for node, place in found:
@@ -240,7 +241,7 @@ class Repairs:
         return sorted(repairs)
 
     def _fewest(self, change, parts, *groups):
-        """Return the parts of a change that repair the kernel: one, or the least of a group or of all."""
+        """Return the parts of a change that repair the kernel: one, or the fewest of a group or of all."""
         several = [group for group in (*groups, parts) if len(group) > 1]
         for group in [*([each] for each in parts), *several]:
             if self.helps(change, group):
@@ -248,7 +249,7 @@ class Repairs:
         return []
 
     def _least(self, parts, change):
-        """Return those of the parts of a change without which the kernel is not right."""
+        """Return only the parts of a change that are needed."""
         for part in parts:
             rest = [each for each in parts if each != part]
             if rest and self._is_right(change, rest):
@@ -256,16 +257,16 @@ class Repairs:
         return parts
 
     def _is_right(self, change, *arguments):
-        """Return whether it is: of a repair that has been found, however many tries that took."""
+        """Return whether a change makes the kernel right, without counting tries."""
         tree = copy.deepcopy(self.tree)
         try:
             change(tree, *arguments)
             return self._passes(self._made(tree))
-        except Exception:  # a change that makes no kernel of it
+        except Exception:  # the changed code is not a kernel
             return False
 
     def _made(self, tree):
-        """Return a kernel of other syntax, with the globals and the closure of this one."""
+        """Return a kernel with another syntax tree, and the globals and the closure of this one."""
         function = self._kernel.py_func
         tree.decorator_list = []
         text = ast.unparse(ast.fix_missing_locations(tree))
@@ -281,7 +282,7 @@ class Repairs:
 
 
 def solves(evidence, cases):
-    """Return the function that says whether a kernel is right in all these launches, and allowed."""
+    """Return a function that tells whether a kernel is right in all these launches, and allowed."""
     exercise = evidence.exercise
     return lambda kernel: (
         all(exercise.is_flawless(kernel, case) for case in cases) and exercise.allows(kernel)
@@ -289,7 +290,7 @@ def solves(evidence, cases):
 
 
 def _all_of(why, parts, repairs):
-    """Return repairs with the word for several, if they are of more than one part of the kernel."""
+    """Return repairs, with the plural as their reason if they change several parts of the kernel."""
     return [repair._replace(why=why) for repair in repairs] if len(parts) > 1 else repairs
 
 

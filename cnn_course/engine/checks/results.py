@@ -1,6 +1,6 @@
-"""Judges of a wrong result in any exercise, where none of its own mistakes explains the result.
+"""Judges of wrong results in any exercise, if none of its own mistakes explains the result.
 
-`RESULTS` has them in order. Each takes the `Evidence` of an attempt that has failed in at least one trial.
+`RESULTS` has them in order. Each takes the `Evidence` of an attempt that has failed at least one trial.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from cnn_course.engine.checks.launches import LaunchCase, result_names
 
 
 def wrong_result(evidence):
-    """Find the most telling thing that can be said of an attempt that has failed."""
+    """Return the most telling finding about a failed attempt."""
     return first_finding(RESULTS, evidence) if evidence.failed else None
 
 
@@ -23,7 +23,7 @@ def wrong_result(evidence):
 
 
 def not_refused(evidence):
-    """Find that no exception was raised, or another one, where the reference raises."""
+    """Find a missing or wrong exception, if the reference raises one."""
     trial = evidence.failed[0]
     wanted, error = trial.expected.error, trial.got.error
     if wanted is None:
@@ -52,7 +52,7 @@ def raised(evidence):
 
 
 def returns_none(evidence):
-    """Find that nothing is returned."""
+    """Find that None is returned."""
     trial = evidence.failed[0]
     if trial.expected.error is None and trial.got.error is None and trial.got.value is None:
         return Wrong("returns None", "Your function returns None: is a `return` missing at its end?")
@@ -63,7 +63,7 @@ def returns_none(evidence):
 
 
 def another_type(evidence):
-    """Find a result that is no array, no tuple, or of another dtype."""
+    """Find a result that should be an array or a tuple, or has the wrong dtype."""
     trial = evidence.failed[0]
     got, expected = trial.got.value, trial.expected.value
     where = evidence.where(trial)
@@ -78,7 +78,7 @@ def another_type(evidence):
 
 
 def another_order(evidence):
-    """Recognise the right results of a tuple in another order."""
+    """Recognise a tuple of right results in the wrong order."""
     exercise, values = evidence.exercise, [(t.got.value, t.expected.value) for t in evidence.failed]
     if _has_errors(evidence) or not all(isinstance(each, tuple) for pair in values for each in pair):
         return None
@@ -99,7 +99,7 @@ def another_order(evidence):
 
 
 def ignored_input(evidence):
-    """Change one array at a time: where the right answer moves, the attempt's must move too."""
+    """Change one array at a time: if the right answer changes, the attempt's must change, too."""
     trials = (evidence.failed[0], evidence.trials[0], evidence.trials[-1])
     args = trials[0].case.args
     arrays = [i for i, arg in enumerate(args) if isinstance(arg, np.ndarray) and arg.dtype.kind in "fiu"]
@@ -120,9 +120,9 @@ def ignored_input(evidence):
 
 
 def _follows(evidence, trial, index):
-    """Return whether the attempt's result changes with one argument; None if that cannot be said.
+    """Return whether the attempt's result changes with one argument; None if that is unknown.
 
-    It cannot where the right result does not change, nor where the attempt raises an exception.
+    It is unknown if the right result does not change, or the attempt raises an exception.
     """
     exercise, value = evidence.exercise, trial.case.args[index]
     ramp = np.arange(value.size).reshape(value.shape)
@@ -130,7 +130,7 @@ def _follows(evidence, trial, index):
     if trial.got.error or exercise.agrees(call(exercise.reference, changed), trial.expected):
         return None
     got = exercise.attempted(evidence.attempt, changed)
-    # Any other bit counts: beside one huge number, others that change would pass for rounding errors.
+    # Every bit counts: next to a huge number, other changes would look like rounding errors.
     return None if got.error else not same_bits(got.value, trial.got.value)
 
 
@@ -158,11 +158,11 @@ def disguised(evidence):
 
 
 def multiplied(evidence):
-    """Recognise the right result times a number, which may be a size, and so another one in each case."""
+    """Recognise the right result times a factor, which may be a size and differ between cases."""
     if _has_errors(evidence):
         return None
     factors = [_factor(trial, evidence.exercise.rtol) for trial in evidence.failed]
-    # Every number is some multiple of another one.
+    # A single number is always a multiple of another.
     if not all(factors) or max(map(_numbers_in, evidence.failed)) < 2:
         return None
     first, *others = factors
@@ -179,7 +179,7 @@ def _numbers_in(trial):
 
 
 def _factor(trial, rtol):
-    """Return the number by which a right result is multiplied in a trial; 0 if that does not explain it."""
+    """Return the factor between a trial's result and the right one; 0 if there is none."""
     parts = parts_of(trial)
     if not parts or any(
         type_problem(*part, None) or np.shape(part[0]) != np.shape(part[1]) or not np.isfinite(part[0]).all()
@@ -198,7 +198,7 @@ def _factor(trial, rtol):
 
 
 def _size_that_is(factors, evidence):
-    """Return by which size of the inputs, or two of them, the failed results are multiplied or divided."""
+    """Return a factor in words, if it is a size of the inputs, or made of two sizes."""
     sizes = {}
     for trial in evidence.failed:
         for name, value in evidence.named(trial.case).items():
@@ -216,7 +216,7 @@ def _size_that_is(factors, evidence):
 
 
 def rounded(evidence):
-    """Recognise whole numbers that have been computed in float32, which rounds large ones."""
+    """Recognise integers that were computed in float32, which rounds large ones."""
     parts = [part for trial in evidence.failed for part in parts_of(trial)]
     if _has_errors(evidence) or any(np.shape(got) != np.shape(expected) for got, expected in parts):
         return None
@@ -242,7 +242,7 @@ def _has_errors(evidence):
 
 
 def another_shape(evidence):
-    """Find a result of another shape."""
+    """Find a result of the wrong shape."""
     parts = parts_of(evidence.failed[0])
     for place, (got, expected) in enumerate(parts):
         if np.shape(got) != np.shape(expected):
@@ -256,16 +256,15 @@ def another_shape(evidence):
 
 
 def numbers(evidence):
-    """Point at the first wrong entry, and say what the wrong ones have in common."""
+    """Report the first wrong entry, and what the wrong ones have in common."""
     rtol, first = evidence.exercise.rtol, evidence.failed[0]
     where, *pattern = _where(evidence)
     places = _places(evidence.failed, rtol)
     return Wrong("numbers", *wrong_numbers(first, rtol, evidence.attempt), where, *places, *pattern)
 
 
-#: The judges of a wrong result, in order: an exception or nothing at all; the right results in another order,
-#: or what is none of this type; what does not depend on its input, which explains any numbers; a simple slip;
-#: then the entries themselves.
+#: The judges of a wrong result, in order: an exception or None; the wrong order or type; a result that does
+#: not depend on an input, which explains any numbers; a simple slip; then the entries themselves.
 RESULTS = (
     not_refused,
     raised,
@@ -285,12 +284,12 @@ RESULTS = (
 
 
 def _where(evidence):
-    """Return with which arguments something was seen first, and what the right cases have in common."""
+    """Return the arguments of the first failed trial, and what the right cases have in common."""
     return evidence.where(evidence.failed[0]), *_pattern(evidence)
 
 
 def parts_of(trial):
-    """Pair each part of the result with the expected one; all but tuples have a single part."""
+    """Pair each part of the result with the expected one; only tuples have several parts."""
     got, expected = trial.got.value, trial.expected.value
     if not isinstance(expected, tuple):
         return [(got, expected)]
@@ -299,7 +298,7 @@ def parts_of(trial):
 
 
 def _which(parts, place, case, attempt):
-    """Say which of several results is meant, of a kernel by its name; nothing where there is only one."""
+    """Return which of several results is wrong, a kernel's by its name; nothing if there is only one."""
     if len(parts) < 2:
         return ()
     if isinstance(case, LaunchCase) and hasattr(attempt, "py_func"):
@@ -309,7 +308,7 @@ def _which(parts, place, case, attempt):
 
 
 def wrong_numbers(trial, rtol, attempt=None):
-    """Point at the first wrong entry, how many there are, and where they lie."""
+    """Report the first wrong entry, and the number of wrong ones."""
     parts = parts_of(trial)
     for place, (got, expected) in enumerate(parts):
         got, expected = np.asarray(got), np.asarray(expected)
@@ -332,13 +331,13 @@ def wrong_numbers(trial, rtol, attempt=None):
 
 
 def _places(failed, rtol):
-    """Say where the wrong entries lie, if in every failed case that is at an edge of the array."""
+    """Return where the wrong entries lie, if that is at the same edge in every failed case."""
     wrong = []
     for got, expected in (part for trial in failed for part in parts_of(trial)):
         if isinstance(got, np.ndarray) and got.shape == np.shape(expected) and got.ndim in (1, 2):
             mask = ~close(got, expected, rtol)
             if mask.any() and mask.size == 1:
-                return ()  # no place is meant by the only one
+                return ()  # a single element has no edge
             wrong += [mask] if mask.any() else []
     places = {
         "at the end": [mask[:-1] for mask in wrong if mask.ndim == 1],
@@ -347,7 +346,7 @@ def _places(failed, rtol):
         "on the border": [mask[tuple(slice(1, -1) for _ in mask.shape)] for mask in wrong],
     }
     for place, elsewhere in places.items():
-        # Such a place says nothing about arrays with other axes, nor they about it.
+        # An edge must exist in all arrays.
         if (
             len(elsewhere) == len(wrong)
             and sum(mask.size for mask in elsewhere)
@@ -359,17 +358,17 @@ def _places(failed, rtol):
 
 
 def _is_no_accident(wrong):
-    """Return whether as many entries, thrown at random, would rarely all lie on the border of their array."""
+    """Return whether as many random entries would rarely all lie on the border of their arrays."""
     border = (1 - np.prod(np.subtract(mask.shape, 2).clip(0)) / mask.size for mask in wrong)
     return math.prod(part ** mask.sum() for part, mask in zip(border, wrong, strict=True)) < 0.05
 
 
 def _pattern(evidence):
-    """Say what the right cases have in common that the wrong ones have not."""
+    """Return what only the right cases have in common."""
     trials = evidence.trials
     right = [trial.right for trial in trials]
     square = {"shapes": [True] * len(trials)}
-    sides = [0] * len(trials)  # of the largest array: of one element, it says nothing
+    sides = [0] * len(trials)  # of the largest array; a single element does not count as square
     for place, trial in enumerate(trials):
         for name, value in evidence.named(trial.case).items():
             if isinstance(value, np.ndarray) and value.ndim > 1:
@@ -388,7 +387,7 @@ def _pattern(evidence):
 
 
 def _beside(got, expected):
-    """Return a wrong number and the right one in words, with as many digits as tell them apart."""
+    """Return a wrong number and the right one in words, with enough digits to differ."""
     pairs = ((_number(got, digits), _number(expected, digits)) for digits in (6, 9, 17))
     one, other = next((pair for pair in pairs if pair[0] != pair[1]), (str(got), str(expected)))
     return f"{one} where {other} is right"

@@ -1,6 +1,6 @@
-"""Judges of the sizes in a kernel's source: its guard's, its loops', and powers of them.
+"""Judges of sizes in a kernel's source: in its guard, its loops, and powers.
 
-Each says something only if the kernel is right once that is changed (`repairs`).
+Each reports only a mistake whose repair makes the kernel right (`repairs`).
 """
 
 import ast
@@ -19,7 +19,7 @@ from gpuless.simulator import argument_names
 
 
 def exchanged_guard(evidence):
-    """Find a guard that compares the indices with the sizes of other axes than theirs."""
+    """Find a guard that compares indices with the sizes of the wrong axes."""
     repairs = repairs_of(evidence)
     for line, size_of in _guards(repairs.tree) if repairs else ():
         used = _used_at(repairs.tree, [index for _, index, _ in size_of])
@@ -38,7 +38,7 @@ def exchanged_guard(evidence):
 
 
 def _exchanged(sizes, pairs, element, moved):
-    """Say which index to compare with which size, and how one sees that."""
+    """Return which index to compare with which size, and why."""
     comma = ", and " if len(pairs) == 2 else ", "
     compare = comma.join(f"`{index}` with `{size}`" for index, size in pairs)
     if [size.axis for size in sizes] == [0, 1] and element.count(",") == 1:
@@ -51,7 +51,7 @@ def _exchanged(sizes, pairs, element, moved):
 
 
 def fixed_loop(evidence):
-    """Find loops with as many rounds as a number says, over an axis whose size differs."""
+    """Find loops with a fixed number of rounds over an axis whose size differs."""
     repairs = repairs_of(evidence)
     loops = [each for each in _loops(repairs, evidence) if _rounds(each.call)] if repairs else []
     found = (
@@ -67,7 +67,7 @@ def fixed_loop(evidence):
 
 
 def loop_over_another_axis(evidence):
-    """Find loops that count along other axes than those that they index."""
+    """Find loops over the size of another axis than the one they index."""
     repairs, parts = repairs_of(evidence), []
     for call, size in _loops(repairs, evidence) if repairs else ():
         counted = _size(call.args[-1], _named_sizes(repairs.tree))
@@ -83,7 +83,7 @@ def loop_over_another_axis(evidence):
 
 
 def _as_many_rounds(loops):
-    """Say how many rounds loops have, and the size of which array that should depend on."""
+    """Return how many rounds loops have, and on which array they should depend."""
     names, rounds = (dict.fromkeys(each) for each in zip(*loops, strict=True))
     numbers = " and ".join(f"{count} round{'s' * (count > 1)}" for count in rounds)
     loop = "Your loop has" if len(loops) == 1 else "Your loops have"
@@ -91,7 +91,7 @@ def _as_many_rounds(loops):
 
 
 def caret_for_power(evidence):
-    """Find ``n^2`` where ``n**2`` is meant."""
+    """Find ``n^2`` instead of ``n**2``."""
     repairs = repairs_of(evidence)
     if not repairs:
         return None
@@ -100,7 +100,7 @@ def caret_for_power(evidence):
     source = inspect.getsource(evidence.attempt.py_func) if lines else ""
 
     def raise_to_power(tree):
-        # In the text: `a // n^2` is `(a // n) ^ 2`, and is to be `a // (n**2)`.
+        # Replaced in the text, as `a // n^2` is `(a // n) ^ 2`, but should be `a // (n**2)`.
         tree.body = ast.parse(textwrap.dedent(source.replace("^", "**"))).body[0].body
 
     if not lines or not repairs.helps(raise_to_power):
@@ -113,11 +113,11 @@ def caret_for_power(evidence):
     )
 
 
-# --- what all share ---------------------------------------------------------------------------------------
+# --- what the judges share ---------------------------------------------------------------------------------
 
 
 def repairs_of(evidence):
-    """Return what tries to repair the attempt; None if it is right as it is, or has no source."""
+    """Return the `Repairs` of the attempt; None if it is right, or has no source."""
     wrong = evidence.failed or any(trial.report.findings for trial in evidence.traced)
     if evidence.is_stand_in or not wrong:
         return None
@@ -126,7 +126,7 @@ def repairs_of(evidence):
 
 
 def first_wrong(evidence):
-    """Return the first trial that is not right, or in which something was found."""
+    """Return the first trial that is wrong, or has a finding of the sanitizer."""
     return next(trial for trial in evidence.trials if not trial.right or trial.report.findings)
 
 
@@ -134,7 +134,7 @@ def first_wrong(evidence):
 
 
 class _Size(NamedTuple):
-    """The size of an array along an axis, and how the kernel writes it."""
+    """The size of an array along an axis, and its text in the kernel."""
 
     text: str
     array: str
@@ -142,7 +142,7 @@ class _Size(NamedTuple):
 
 
 def _guards(tree):
-    """Yield the line of each guard by sizes of one array, and (node, index, size) for what it compares."""
+    """Yield the line of each guard with sizes of one array, and (node, index, size) of its comparisons."""
     names = _named_sizes(tree)
     tests = [node for node in ast.walk(tree) if isinstance(node, ast.BoolOp)]
     for test in tests:
@@ -175,7 +175,7 @@ def _named_sizes(tree):
 
 
 def _size(node, named):
-    """Return the size that an expression is, None if it is none."""
+    """Return the size that an expression denotes, None if it denotes none."""
     if isinstance(node, ast.Name):
         return named.get(node.id)
     is_part = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
@@ -198,14 +198,14 @@ def _used_at(tree, indices):
 
 
 class _Loop(NamedTuple):
-    """A loop over a range, and the size of the axis that it counts along in an index."""
+    """A loop over a range, and the size of the axis that its variable indexes."""
 
     call: ast.Call
     size: _Size
 
 
 def _loops(repairs, evidence):
-    """Return the loops over a range that count in the index of an array."""
+    """Return the loops over a range whose variable indexes an array."""
     names = argument_names(evidence.attempt.py_func, len(evidence.trials[0].case.arguments))
     found = []
     for loop in ast.walk(repairs.tree):
@@ -220,7 +220,7 @@ def _loops(repairs, evidence):
 
 
 def _differ(one, other, evidence):
-    """Return whether two sizes are different numbers in one of the launches."""
+    """Return whether two sizes differ in one of the launches."""
     for trial in evidence.trials:
         names = argument_names(evidence.attempt.py_func, len(trial.case.arguments))
         shapes = dict(zip(names, map(np.shape, trial.case.arrays()), strict=True))
@@ -231,14 +231,14 @@ def _differ(one, other, evidence):
 
 
 def _rounds(call):
-    """Return the rounds of a loop over ``range(3)`` or ``range(0, 3)``, 0 if no number says them."""
+    """Return the rounds of a loop over ``range(3)`` or ``range(0, 3)``, 0 for other ranges."""
     numbers = [each.value for each in call.args if isinstance(each, ast.Constant)]
     is_from_zero = len(numbers) == len(call.args) and numbers[:-1] in ([], [0])
     return numbers[-1] if is_from_zero and isinstance(numbers[-1], int) else 0
 
 
 def _axis_of(loop, arrays):
-    """Return the first element of an array in whose index a loop counts, and which axis that is."""
+    """Return the first element of an array that a loop's variable indexes, and the axis."""
     for node in ast.walk(loop):
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in arrays:
             for axis, part in enumerate(changes.parts_of(node)):

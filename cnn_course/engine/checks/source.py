@@ -1,4 +1,4 @@
-"""What the source of an attempt shows, before it is run."""
+"""Mistakes that the source of an attempt shows."""
 
 import ast
 import dis
@@ -29,7 +29,7 @@ def is_blank(attempt: object) -> bool:
 
 
 def has_dots_left(attempt):
-    """Return whether an ``...`` is left in an attempt where a statement or a value is to be."""
+    """Return whether an attempt has a ``...`` left as a statement or a value."""
     tree = parsed(attempt)
     if tree is None:
         return False
@@ -47,13 +47,13 @@ def parsed(attempt):
 
 def is_same_code(attempt, kernel):
     """Return whether two kernels have the same arguments and statements, comments and docstrings aside."""
-    # Not their byte code: that depends on what else is in the cell or the module.
+    # Byte code would depend on the rest of the cell or the module.
     texts = [_text_of(tree) for tree in map(parsed, (attempt, kernel))]
     return None not in texts and texts[0] == texts[1]
 
 
 def _text_of(tree):
-    """Return a function's arguments and statements in one form, None if there is no function."""
+    """Return a function's arguments and statements in canonical form, None if there is no function."""
     function = (
         next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)), None) if tree else None
     )
@@ -83,7 +83,7 @@ def bitwise_condition(evidence):
 
 
 def atomic_assigned(evidence):
-    """Find an element that gets what an atomic operation on its array returns, besides what that does."""
+    """Find the result of an atomic operation that is stored into its own array."""
     for node in _nodes(evidence, (ast.Assign, ast.AugAssign)):
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         for call in ast.walk(node.value):
@@ -104,7 +104,7 @@ def atomic_assigned(evidence):
 
 
 def launch_assigned(evidence):
-    """Find a name that gets what a launch returns, which is None."""
+    """Find an assignment of a launch's result, which is None."""
     for node in _nodes(evidence, ast.Assign):
         call, target = node.value, node.targets[0]
         is_launch = isinstance(call, ast.Call) and isinstance(call.func, ast.Subscript)
@@ -121,7 +121,7 @@ def launch_assigned(evidence):
 
 
 def _named(function, name):
-    """Return what a name means in a function; None if it is not known."""
+    """Return the value of a name in a function; None if unknown."""
     outside = inspect.getclosurevars(function) if inspect.isfunction(function) else None
     return {**outside.globals, **outside.nonlocals}.get(name) if outside else None
 
@@ -130,10 +130,10 @@ _TO_BE_CALLED = ("cuda.sync", "cuda.threadfence")
 
 
 def uncalled(evidence):
-    """Find a statement that only names a barrier or a fence, without calling it."""
+    """Find a statement that names a barrier or a fence without calling it."""
     for node in _nodes(evidence, ast.Expr):
         name = ast.unparse(node.value) if isinstance(node.value, ast.Attribute) else ""
-        # Not `cuda.threadIdx.x`: it does nothing either, but there is nothing to call.
+        # Not `cuda.threadIdx.x`, which cannot be called.
         if (name.startswith(_TO_BE_CALLED) and name.count(".") == 1) or name.endswith(".sync"):
             return Wrong(
                 "not called",

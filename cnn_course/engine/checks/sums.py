@@ -1,6 +1,6 @@
-"""Judges of the sums in a kernel's source: what overwrites one, and what sets it back too often.
+"""Judges of sums in a kernel's source, which loops overwrite or reset.
 
-Each says something only if the kernel is right once that is changed (`repairs`).
+Each reports only a mistake whose repair makes the kernel right (`repairs`).
 """
 
 import ast
@@ -13,7 +13,7 @@ from cnn_course.engine.checks.wording import advised
 
 
 def overwritten_sum(evidence):
-    """Find a sum that each round of a loop overwrites."""
+    """Find a sum that a loop overwrites in each round."""
     repairs = repairs_of(evidence)
     for assignment, loops in _assignments(repairs.tree) if repairs else ():
         name, line = assignment.targets[0].id, assignment.lineno
@@ -28,7 +28,7 @@ def overwritten_sum(evidence):
 
 
 def sum_set_back(evidence):
-    """Find a sum that a loop sets back to zero, though it belongs to all of its rounds."""
+    """Find a sum that a loop resets, although it belongs to all rounds."""
     repairs = repairs_of(evidence)
     for assignment, loops in _assignments(repairs.tree) if repairs else ():
         name, line = assignment.targets[0].id, assignment.lineno
@@ -48,7 +48,7 @@ def sum_set_back(evidence):
 
 
 def _assignments(tree):
-    """Return what gives a name a value within a loop, each with the loops around it, from the inside out."""
+    """Return the assignments to names in loops, each with the loops around it, from the inside out."""
     found = []
 
     def visit(node, loops):
@@ -62,7 +62,7 @@ def _assignments(tree):
 
 
 def _starts_before(loop, name, tree):
-    """Return whether a name starts as zero above a loop."""
+    """Return whether a name is set to zero above a loop."""
     return any(
         isinstance(node, ast.Assign) and name in changes.bound(node) and node.lineno < loop.lineno
         for node in ast.walk(tree)
@@ -71,7 +71,7 @@ def _starts_before(loop, name, tree):
 
 
 def _is_zero(node):
-    """Return whether an expression is 0, as a number of any type.
+    """Return whether an expression is 0, of any type.
 
     >>> [_is_zero(ast.parse(text, mode="eval").body) for text in ("0", "0.0", "float32(0)", "np.float32(1)")]
     [True, True, True, False]

@@ -1,4 +1,4 @@
-"""What a learner's program runs in while it is checked: guarded arrays, and launches that are taken over."""
+"""The environment of a learner's program during a check: guarded arrays, and intercepted launches."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,12 +16,12 @@ from cnn_course.engine.launch_lists import replaced
 from cnn_numba import device
 from gpuless import check_launch, sanitize
 
-#: Where kernels are that no answer may launch.
+#: Folders of kernels that no answer may launch.
 _OURS = {Path(cnn_numba.__file__).parent, Path(rungs.__file__).parent}
 
 
 class Launched(NamedTuple):
-    """A launch that took place, with the sanitizer's report or the exception that ended it, if any."""
+    """A launch, with the sanitizer's report or the exception that ended it, if any."""
 
     launch: device.Launch
     report: Any = None
@@ -29,7 +29,7 @@ class Launched(NamedTuple):
 
     @property
     def blocks(self):
-        """How many blocks it had."""
+        """The number of its blocks."""
         return int(np.prod(self.launch.grid))
 
     def __str__(self):
@@ -37,7 +37,7 @@ class Launched(NamedTuple):
 
 
 class _Guarded(np.ndarray):
-    """An array of the host that may be looked at, copied and cut, and not computed with."""
+    """A host array that refuses arithmetic, but can be read, copied and sliced."""
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
         result = getattr(ufunc, method)(*map(_bare, inputs), **{k: _bare(v) for k, v in kwargs.items()})
@@ -76,13 +76,13 @@ def _guarded(value):
 
 
 def run_guarded(attempt, *args, **kwargs):
-    """Call an attempt with arrays that are not to be computed with; return its result as it is."""
+    """Call an attempt with guarded arrays; return its result as a plain array."""
     array_type, to_device = type(device.empty(1)), cuda.to_device
     plainly, filled = array_type.copy_to_host, []
 
     def copy(array, ary=None, stream=0):
         result = plainly(array, ary, stream)
-        if ary is not None:  # the attempt's own, which cannot be guarded: what came from the device is kept
+        if ary is not None:  # the attempt's own array, which cannot be guarded: keep its contents
             if stream:
                 stream.synchronize()
             filled.append(np.array(ary))
@@ -100,7 +100,7 @@ def run_guarded(attempt, *args, **kwargs):
 
 
 def _only_moved(result, filled):
-    """Raise `Wrong` if the numbers of a result are others than those that were copied into arrays."""
+    """Raise `Wrong` if a result has numbers that were not copied from the device."""
     if not filled or not isinstance(result, np.ndarray) or isinstance(result, _Guarded):
         return
     known = np.concatenate([array.astype(result.dtype).ravel() for array in filled])
@@ -120,7 +120,7 @@ _TOO_MANY = (
 
 @contextmanager
 def launches_taken_over(take: Callable, most: int | None = None) -> Iterator[list]:
-    """Let `take` make the launches within a block, given each launch and how it is made; note them."""
+    """Let `take` make all launches within the block; yield a list that notes them."""
     kind = type(cuda.jit(lambda: None))
     plainly, noted = kind.__getitem__, []
 
@@ -167,11 +167,11 @@ def _admit(launch):
             )
 
 
-# --- Ways to take a launch over ----------------------------------------------------------------------------
+# --- Ways to make a launch ---------------------------------------------------------------------------------
 
 
 def sanitized(launch, plainly):
-    """Run it under the sanitizer; return the report."""
+    """Run a launch under the sanitizer; return the report."""
     with short_launches():
         report = launch.examine(sanitize)
     if report.stop is not None:
@@ -180,9 +180,9 @@ def sanitized(launch, plainly):
 
 
 def compiled(launch, plainly):
-    """Run it as it is."""
+    """Run a launch unchanged."""
     plainly(launch.kernel, (launch.grid, launch.block, 0, launch.shared))(*launch.arguments)
 
 
 def left_out(launch, plainly):
-    """Do not run it."""
+    """Skip a launch."""

@@ -1,10 +1,10 @@
-"""Finding out whether an attempt reads memory before it is written.
+"""Finds out whether an attempt reads memory before it is written.
 
-``np.empty`` hands out whatever is in memory, very often zeros: a sum started there comes out right today
-and wrong tomorrow. So the attempt is run as two *twins*, functions with its very code, for which
-``np.empty`` and ``np.empty_like`` fill their arrays: with zeros for one, with poison for the other. A result
-in which the two differ has come from memory. Nothing else changes while they run: NumPy,
-compilers, and the attempt itself keep the real functions.
+``np.empty`` returns whatever is in memory, very often zeros: a sum that starts there is right today and wrong
+tomorrow. So the attempt runs as two *twins*, functions with the same code for which ``np.empty`` and
+``np.empty_like`` fill their arrays, once with zeros and once with poison. If the results differ, they depend
+on uninitialised memory. Nothing else changes: NumPy, compilers, and the attempt itself keep the real
+functions.
 """
 
 import builtins
@@ -15,18 +15,18 @@ import numpy as np
 
 
 def twins(attempt):
-    """Return the attempt twice, with zeros and with poison where it has ``np.empty``.
+    """Return two twins of an attempt, for which ``np.empty`` fills with zeros and with poison.
 
     Parameters
     ----------
     attempt : object
-        A compiled function's twins are made of its Python code.
+        Twins of a compiled function are made from its Python code.
 
     Returns
     -------
     tuple of two functions, or an empty tuple
-        Empty if neither the attempt, nor a function beside it that it calls, mentions ``np.empty`` or
-        ``np.empty_like``; or if it is no function.
+        Empty if neither the attempt nor a function of its namespace that it calls mentions ``np.empty`` or
+        ``np.empty_like``, or if it is not a function.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def code_of(attempt):
 
 
 def names_in(code):
-    """Collect what code mentions: globals and attributes, keywords of its calls, strings.
+    """Return the names in code: globals, attributes, keywords of calls, and strings.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def names_in(code):
 
 
 def names_used(attempt):
-    """Collect what an attempt mentions, and the functions of its own namespace that it calls.
+    """Return the names in an attempt, and in the functions of its namespace that it calls.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def names_used(attempt):
 
 
 def _family(function):
-    """Collect the function and those of the same namespace that it calls, directly or not."""
+    """Return a function and those of the same namespace that it calls, directly or not."""
     family, waiting = [], [function]
     while waiting:
         member = waiting.pop()
@@ -145,7 +145,7 @@ def _rebuilt(function, namespace):
 
 
 class _Numpy:
-    """NumPy, but for a few functions."""
+    """NumPy with a few functions replaced."""
 
     def __init__(self, instead):
         vars(self).update(instead)
@@ -169,7 +169,7 @@ def _zero(array):
 
 
 def _poison(array):
-    """Fill with NaN; where there is none, with the most extreme number of the type."""
+    """Fill with NaN, or with the most extreme number of a type without NaN."""
     kind = array.dtype.kind
     if kind in "fc":
         array[...] = np.nan

@@ -1,16 +1,17 @@
-"""How a verdict speaks of what the sanitizer has found: the sentences, made of a finding's fields."""
+"""The sentences of a verdict about a finding of the sanitizer."""
 
 import inspect
 import re
 
 import numpy as np
 
+from cnn_course.engine.checks.errors import numbered_line
 from cnn_course.engine.checks.uninitialised import code_of
 from gpuless.access import READ, WRITE
 from gpuless.sanitizer import words
 
-# In the order in which they are reported: the first is most probably the cause of the others. They say what
-# has been seen; what is missing is said where a repaired kernel shows it (`REPAIRED`).
+# In the order of reporting: the first is most probably the cause of the others. They say what was seen; what
+# is missing is said only if a repaired kernel proves it (`REPAIRED`).
 WORDS = {
     "divergent barrier": "Every thread of a block has to reach `cuda.syncthreads()`, and here some do not: "
     "take it out of the branch or the loop that only some enter, and let no thread `return` before it.",
@@ -42,7 +43,7 @@ WORDS = {
     "depends on order": "The result depends on the order in which blocks and threads run.",
 }
 
-# What is said instead, with the line to change, where the kernel has been repaired and is right then.
+# Said instead, with the line to change, if a repair makes the kernel right.
 REPAIRED = {
     "guard": "The kernel uses {array} past its edge: a guard is missing, or one lets too many pass.",
     "comparison": "The kernel uses {array} past its edge: a comparison lets one number too many pass.",
@@ -59,13 +60,13 @@ REPAIRED = {
     "the same time lose one of the changes: use `cuda.atomic`.",
 }
 
-# What is said of writes past the edge where a guard for the thread's own number would not help: the array has
-# an element for the thread, which writes elsewhere; or the thread writes several, some inside.
+# Writes past the edge that a guard for the thread's number would not prevent: the array has an element for
+# the thread, which writes elsewhere; or the thread writes several, some inside.
 _BEYOND = (
     "The kernel writes past the edge of {array}, by a thread that lies inside: the thread's number is small "
     "enough, the index that it computes is not. Is it computed as you meant?"
 )
-# There are as many elements, but whether one is the thread's own depends on how its indices are computed.
+# The array has enough elements; whether it has one for the thread depends on how indices are computed.
 _EITHER = (
     "The kernel writes past the edge of {array}. Does a thread go on whose row or column lies outside, or "
     "are the indices not computed as you meant, such as from the shape of another array?"
@@ -78,29 +79,29 @@ _BLOCKS = (
     "{array} has an element for each block, and is written past its edge: your index counts the threads of "
     "the grid. A block's own number is `cuda.blockIdx.x`."
 )
-# Of an image: some threads are kept out, so that there seems to be a guard, which lets others pass.
+# Of an image: some threads write nothing, so there seems to be a guard, but it lets others pass.
 _WRONG_GUARD = (
     "The kernel writes past the edge of {array}. Does a guard ask for both axes, and compare the row with "
     "the first number of the shape, and the column with the second?"
 )
-# Elements are missing, and others come from several threads.
+# Some elements are missing, and several threads write others.
 SAME_INDEX = (
     "Some elements of {array} are never written, and others by several threads: two threads compute the same "
     "index."
 )
 _AXES = " Are the indices in the order of its axes?"
-# Of an array that the kernel makes itself.
+# Of a shared or local array.
 _TOO_SMALL = (
     "The kernel {verb} past the edge of {array}, its {space} array of shape {shape}. Is that too small for "
     "what is kept in it, or does an index go too far?"
 )
 
-# Where the barrier stands in a function that the kernel calls, such as `block_sum`.
+# If the barrier is in a function that the kernel calls, such as `block_sum`.
 _CALLED_BY_SOME = (
     "Every thread of a block has to reach the barrier in `{function}`, and here some do not: call it outside "
     "of any branch, and let no thread `return` before."
 )
-# Where it is an operation of a warp.
+# If it is an operation of a warp.
 _CALLED_BY_SOME_LANES = (
     "Every lane of a warp has to reach `{function}`, and here some do not: call it outside of any branch "
     "that only some lanes enter, and let none `return` before."
@@ -108,40 +109,40 @@ _CALLED_BY_SOME_LANES = (
 
 
 def too_few_indices(array, axes, given):
-    """Say that an array has another number of axes than the indices that it is given."""
+    """Say that an array is given another number of indices than it has axes."""
     indices = "1 index" if given == 1 else f"{given} indices"
     return f"`{array}` has {axes} {'axis' if axes == 1 else 'axes'}, and you give {indices}."
 
 
 def name_of(finding):
-    """Return how a verdict calls a finding of the sanitizer's."""
+    """Return a verdict's name for a finding of the sanitizer."""
     if finding.kind != "out of bounds":
         return finding.kind
     return "reads past the edge" if finding.operation == "read" else "writes past the edge"
 
 
 def meaning(finding, kernel=""):
-    """Return what a finding means, where nothing else is known of the launch than the kernel's name."""
+    """Return a finding's meaning, if only the kernel's name is known of the launch."""
     words = _of_a_function(finding, kernel) if kernel else ""
     return (words or WORDS[name_of(finding)]).format(array=f"`{finding.array}`")
 
 
 def _of_a_function(finding, kernel, called=()):
-    """Return what to say where threads part in a function that a kernel calls; nothing elsewhere."""
+    """Return a finding's meaning if threads diverge in a function that the kernel calls, else ""."""
     name, function = name_of(finding), finding.site.function if finding.site else ""
     if not name.startswith("divergent") or function in ("", kernel):
         return ""
-    # `block_sum` calls `warp_sum` before its barrier: there the threads part.
+    # `block_sum` calls `warp_sum` before its barrier, and threads diverge there.
     is_of_block = name == "divergent barrier" or "block_sum" in called
     function = "block_sum" if is_of_block and function == "warp_sum" else function
     return (_CALLED_BY_SOME if is_of_block else _CALLED_BY_SOME_LANES).format(function=function)
 
 
-# --- What it is about --------------------------------------------------------------------------------------
+# --- Meaning -----------------------------------------------------------------------------------------------
 
 
 def explained(attempt, finding, trace):
-    """Return what a finding means, with the name of the array left open."""
+    """Return a finding's meaning, with `{array}` for the name of the array."""
     name, code = name_of(finding), code_of(attempt)
     if words := _of_a_function(finding, code.co_name, code.co_names):
         return words
@@ -157,14 +158,14 @@ def explained(attempt, finding, trace):
 
 
 def _of_a_write_past_the_edge(finding, info, trace):
-    """Return what to say of it, with the name of the array left open."""
+    """Return its meaning, with `{array}` for the name of the array."""
     if finding.thread is None:
         return WORDS["writes past the edge"]
     is_of_blocks = _is_flat(trace) and info.shape == trace.grid[:1] != (1,)
     if is_of_blocks and finding.index == (_number_of(finding, trace),):
         return _BLOCKS
     number = next(i for i, other in enumerate(trace.arrays) if other is info)
-    rows = (trace.kind != READ) & (trace.array == number)  # only writes inside: a trace has no others
+    rows = (trace.kind != READ) & (trace.array == number)  # only writes inside: the trace has no others
     threads = trace.block[rows] * int(np.prod(trace.block_shape)) + trace.thread[rows]
     writers = np.unique([threads, trace.element[rows]], axis=1)[0].tolist()
     axes = _AXES if len(info.shape) > 1 else ""
@@ -183,14 +184,14 @@ def _of_a_write_past_the_edge(finding, info, trace):
 
 
 def _number_of(finding, trace):
-    """Return the number of a finding's thread in the grid, block by block."""
+    """Return the number of a finding's thread, counted block by block."""
     block = np.ravel_multi_index(finding.block[::-1], trace.grid[::-1])
     thread = np.ravel_multi_index(finding.thread[::-1], trace.block_shape[::-1])
     return int(block * np.prod(trace.block_shape) + thread)
 
 
 def _lies_inside(finding, info, trace):
-    """Return whether an array surely has an element for a thread, which no guard would keep away then."""
+    """Return whether an array certainly has an element for a thread, so that a guard would let it pass."""
     number = _number_of(finding, trace)
     return not number or (_is_flat(trace) and len(info.shape) == 1 and number < info.shape[0])
 
@@ -204,7 +205,7 @@ def _is_flat(trace):
 
 
 def seen(finding):
-    """Return what a finding has seen, as a sentence, without what the sanitizer advises."""
+    """Return a sentence about what was seen, without the sanitizer's advice."""
     make = _SEEN.get(finding.kind, words.seen)
     return f"{_capital(make(finding))}."
 
@@ -221,7 +222,7 @@ def _write_write_race(finding):
 
 
 def _divergent_barrier(finding):
-    # The rule is said before, and the lines of threads that wait are shown below.
+    # The message states the rule, and the lines of waiting threads are shown below.
     return words.waiting(finding, sites=False).removesuffix(f": {_RULE}")
 
 
@@ -236,7 +237,7 @@ _SEEN = {
 
 
 def _marked(name):
-    """Return the name of an array as code, and "what the launch does" as it is."""
+    """Return the name of an array as code, other texts unchanged."""
     return f"`{name}`" if name.isidentifier() else name
 
 
@@ -248,7 +249,7 @@ def seen_unwritten(finding):
 
 
 def two_at_one_element(trial, info):
-    """Say which threads write the same element of an array; nothing if no two do."""
+    """Return which two threads write the same element of an array; "" if no two do."""
     trace = trial.report.trace
     number = next(i for i, other in enumerate(trace.arrays) if other is info)
     writers = {}
@@ -262,12 +263,12 @@ def two_at_one_element(trial, info):
 
 
 def _called(block, thread, trace):
-    """Return what a thread is called, by its number and its block's."""
+    """Return a thread in words, from its number and its block's."""
     return f"thread {_position(thread, trace.block_shape)} of block {_position(block, trace.grid)}"
 
 
 def _position(number, shape):
-    """Return the place of a thread or a block, with as many coordinates as its launch has axes."""
+    """Return the position of a thread or a block, with as many coordinates as its launch has axes."""
     place = [int(each) for each in np.unravel_index(number, shape[::-1])][::-1]
     axes = max((axis + 1 for axis, size in enumerate(shape) if size > 1), default=1)
     return str(tuple(place[:axes])) if axes > 1 else str(number)
@@ -277,22 +278,21 @@ def _position(number, shape):
 
 
 def line_of(attempt, site):
-    """Return a line of the kernel, counted from its first one, or of a function that it calls."""
+    """Return a line of the kernel, counted from its first, or of a function that it calls."""
     code = code_of(attempt)
     if site.function != code.co_name:
         name, lines = _called_in(code, site.function)
         return f"In `{name}`{lines}: `{site.text}`"
-    place = f"Line {site.line - code.co_firstlineno + 1} of your kernel"
-    return f"{place}: `{site.text}`" if site.text else f"{place}."
+    return numbered_line(site.line - code.co_firstlineno + 1, site.text)
 
 
 def _called_in(code, function):
-    """Return what a kernel calls a function, and in which lines, if it calls it itself."""
+    """Return the kernel's name of a function, and the lines in which it calls it, if it does."""
     try:
         lines = inspect.getsourcelines(code)[0]
     except OSError:
         lines = []
-    # `to_tf32` is a function that calls itself `_to_tf32`.
+    # `to_tf32` has the `__name__` `_to_tf32`.
     called = re.compile(rf"\b_?{function.removeprefix('_')}(?=\()")
     names = {str(k): found[0] for k, line in enumerate(lines, 1) if (found := called.search(line))}
     if not names:
@@ -303,7 +303,7 @@ def _called_in(code, function):
 
 
 def advised(repair):
-    """Say what to write, and where."""
+    """Return what to write, and where."""
     place = f"Line {repair.line} of your kernel: `{repair.old}`."
     return f"{place} Write `{repair.new}` {repair.where}."
 

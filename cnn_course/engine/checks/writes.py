@@ -1,4 +1,4 @@
-"""Judges of what a kernel's accesses show: who writes which elements of the outputs."""
+"""Judges of the writes of a kernel: which thread writes which elements of the outputs."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class Writes:
         arrays = [i for i, info in enumerate(self.trace.arrays) if info.name in self.names]
         changes = (self.trace.kind == WRITE) | (self.trace.kind == ATOMIC)
         self.rows = np.flatnonzero(changes & np.isin(self.trace.array, arrays))
-        # Outputs of one shape are written alike: a thread has one element of each.
+        # If outputs have the same shape, a thread writes the same element of each.
         kinds = {(self.trace.arrays[i].space, self.trace.arrays[i].shape) for i in arrays}
         self.is_one_shape = len(kinds) == 1 and {space for space, _ in kinds} == {"global"}
         self.shape = self.trace.arrays[arrays[0]].shape if self.is_one_shape else ()
@@ -28,7 +28,7 @@ class Writes:
         self.missing = int(np.prod(self.shape)) - len(np.unique(self.elements)) if self.is_one_shape else 0
 
     def positions(self, of="grid"):
-        """Return each writer's x and y, in the whole grid or in its block."""
+        """Return each writer's x and y, in the grid or in its block."""
         trace = self.trace
         bx, by, _ = trace.block_shape
         thread, block = trace.thread[self.rows], trace.block[self.rows]
@@ -39,7 +39,7 @@ class Writes:
         return x, y
 
     def depth(self):
-        """Return each writer's z in the whole grid."""
+        """Return each writer's z in the grid."""
         (bx, by, bz), (gx, gy, _) = self.trace.block_shape, self.trace.grid
         return self.trace.thread[self.rows] // (bx * by) + self.trace.block[self.rows] // (gx * gy) * bz
 
@@ -50,7 +50,7 @@ class Writes:
 
     @property
     def writers(self):
-        """The number of each writer, counted through the grid block by block."""
+        """The number of each writer, counted block by block."""
         return (
             self.trace.block[self.rows] * int(np.prod(self.trace.block_shape)) + self.trace.thread[self.rows]
         )
@@ -65,10 +65,10 @@ class Writes:
 
 
 def written_pattern(evidence):
-    """Find in a launch that the elements written show at a glance how their index was computed."""
+    """Find a wrong index by the pattern of the written elements."""
     for trial in evidence.traced:
         if {"divergent barrier", "divergent warp", "division by zero"} & trial.report.kinds:
-            continue  # it ended before its end
+            continue  # it ended early
         found = first_finding(PATTERNS, Writes(evidence.attempt, trial), trial)
         if found is not None:
             return Wrong(found.mistake, found.message, *found.details, evidence.where(trial))
@@ -88,7 +88,7 @@ def nothing_written(writes, trial):
 
 
 def _is_telling(writes, trial):
-    """Return whether numbers are wrong, and the outputs are of one shape: else the elements tell nothing."""
+    """Return whether the pattern tells anything: numbers are wrong, and the outputs have one shape."""
     return len(writes.rows) and not trial.right and writes.is_one_shape
 
 
@@ -137,13 +137,13 @@ def z_not_used(writes, trial):
 
 
 def _has_depth(writes, trial):
-    """Return whether elements of a volume are missing, although threads have a z."""
+    """Return whether a volume has unwritten elements, although threads have a z."""
     return _is_telling(writes, trial) and writes.missing and len(writes.shape) == 3 and writes.depth().any()
 
 
 def first_block_only(writes, trial):
     """Find that each block writes the elements of the first one."""
-    # A guard that keeps all other blocks out leaves the same elements, but is another mistake.
+    # A guard that stops all other blocks leaves the same pattern, but is another mistake.
     if not (_is_telling(writes, trial) and writes.missing and writes.reads_thread_index):
         return None
     x, y = writes.positions("block")
@@ -165,7 +165,7 @@ def first_block_only(writes, trial):
 
 
 def one_element_per_thread(writes, trial):
-    """Find that the launch has fewer threads than an output has elements, and each thread does one."""
+    """Find that there are fewer threads than elements, and each thread computes one."""
     if trial.right or not writes.is_flat:
         return None
     trace, (x, _) = writes.trace, writes.positions()
@@ -183,7 +183,7 @@ def one_element_per_thread(writes, trial):
     return None
 
 
-#: What is asked of the writes of one launch, in order: each takes them and the trial.
+#: The judges of the writes of one launch, in order; each takes the writes and the trial.
 PATTERNS = (
     nothing_written,
     x_and_y_exchanged,
@@ -194,7 +194,7 @@ PATTERNS = (
 )
 
 
-# --- What is missing, and what is done too often -----------------------------------------------------------
+# --- Missing and repeated writes ---------------------------------------------------------------------------
 
 
 def unwritten(evidence):
@@ -220,7 +220,7 @@ def unwritten(evidence):
 
 
 def _outputs(evidence, trial):
-    """Yield name, contents and number of each array to be filled that the trace has under its name."""
+    """Yield the name, contents and number of each output that the trace has under its name."""
     trace, value = trial.report.trace, trial.got.value
     results = value if isinstance(value, tuple) else (value,)
     given = [value for value in trial.case.arguments if is_result(value)]
@@ -233,7 +233,7 @@ def _outputs(evidence, trial):
 
 
 def done_twice(evidence):
-    """Find that two threads write the same element of an output: one of them was not needed."""
+    """Find that two threads write the same element of an output, in exercises that refuse it."""
     trials = evidence.traced if evidence.exercise.once else ()
     for trial in trials:
         if found := _done_twice(evidence.attempt, trial):
@@ -242,7 +242,7 @@ def done_twice(evidence):
 
 
 def stored_once(attempt, case):
-    """Demand that each element of an output comes from one thread, in exercises that ask for more first."""
+    """Raise `Wrong` if several threads write an element: a property, for exercises with other ones before."""
     outcome, report = examine(attempt, case)
     if found := _done_twice(attempt, Trial(case, outcome, outcome, True, report)):
         raise found
@@ -271,7 +271,7 @@ def _done_twice(attempt, trial):
 
 
 def one_for_all(evidence):
-    """Find that one thread writes all elements of the outputs, whatever the launch."""
+    """Find that a single thread writes all elements of the outputs, in every launch."""
     most, site, largest = 0, None, None
     for trial in evidence.traced if evidence.exercise.once else ():
         writes = Writes(evidence.attempt, trial)
@@ -293,16 +293,16 @@ def one_for_all(evidence):
 
 
 def from_tiles(inputs, of, loop, most=1):
-    """Return a property: a block reads each element of some inputs once, and then from its tiles.
+    """Return a property: a block reads each element of some inputs only once from global memory.
 
     Parameters
     ----------
     inputs : dict of int to str
-        What an element of the input is, by the input's place among the parameters.
+        The name of an element, by the input's index among the parameters.
     of : callable
         Takes a generator, returns a launch.
     loop : str
-        Where the tile is to be read instead.
+        Where to read the tile instead.
     most : int, optional
         How often a block may read an element.
 
@@ -328,7 +328,7 @@ def from_tiles(inputs, of, loop, most=1):
 
 
 def at_most(elements, of, own=None):
-    """Return a property: a thread computes so many elements of an output, and leaves the others to others.
+    """Return a property: a thread computes at most so many elements of an output.
 
     Parameters
     ----------
@@ -336,7 +336,7 @@ def at_most(elements, of, own=None):
     of : callable
         Takes a generator, returns a launch.
     own : str, optional
-        What a thread is to compute, in words; by default so many elements.
+        What a thread should compute, in words; by default this number of elements.
 
     Returns
     -------

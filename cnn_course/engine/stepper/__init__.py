@@ -1,4 +1,4 @@
-"""A launch, line by line: `step`."""
+"""`step` shows a launch line by line."""
 
 from cnn_course.engine.stepper.stepper import Stepper, step
 

@@ -1,4 +1,4 @@
-"""The picture of a step, and of all steps of a warp, in points from the upper left corner of the figure."""
+"""Pictures of a step, and of all steps of a warp; coordinates are points from the upper left corner."""
 
 from cnn_course.engine import plots
 from cnn_course.engine.stepper.canvas import Canvas, letters
@@ -16,7 +16,7 @@ _SHARED, _LARGEST = 200, 17  # width of the shared arrays, and of their elements
 _SOURCE_ROWS, _REGISTERS, _ACCESSES = 20, 8, 3
 _COLOURS = {RUNS: "#8cc2e6", WAITS: "#f2c773", OFF: "#e3e0db", DONE: plots.PAPER}
 _CURRENT, _CHANGED, _CONFLICT = "#f7e3b5", "#a8d5ba", "#f0a58a"
-_PLACES = ("#ab96d6", "#d9c6f2")  # sectors, by turns
+_PLACES = ("#ab96d6", "#d9c6f2")  # alternating sectors
 _PALE = "#6f6c67"
 _READ, _WRITTEN = plots.BLUE, plots.RED
 
@@ -102,7 +102,7 @@ class Sheet:
             _cell(canvas, lane, y, _CHANGED if changed else None, text, plots.INK if active else _PALE)
 
     def _notes(self, canvas, step):
-        """Write what all lanes have in common, what the accesses cost, and which warps wait."""
+        """Write the variables that are equal in all lanes, the cost of accesses, and which warps wait."""
         y = self._foot + _ROW / 2
         same = [
             f"{name} = {number(next(value for value in values if value is not None))}"
@@ -144,7 +144,7 @@ def _varying(steps):
 
 
 def _shown(names, step):
-    """Return the variables there is room for, those first that the step has changed."""
+    """Return the variables that fit, preferring those that the step has changed."""
     if len(names) <= _REGISTERS:
         return names
     chosen = sorted(names, key=lambda name: name not in step.changed)[:_REGISTERS]
@@ -152,7 +152,7 @@ def _shown(names, step):
 
 
 def _access(canvas, access, lanes, y):
-    """Draw which element each lane asks for, coloured by sector, or where banks conflict."""
+    """Draw the element of each lane, coloured by sector, or by bank conflicts."""
     canvas.text(_MARGIN, y + _ROW / 2, _cut(f"{access.kind} {access.array}", 18), 6.5)
     order = {place: rank for rank, place in enumerate(sorted(set(access.places.values())))}
     words: dict = {}
@@ -188,7 +188,7 @@ def _shared_arrays(canvas, step, left):
 
 
 def _grid(canvas, shared, left, top, columns, side):
-    """Draw the elements of a shared array: pale where nobody has written, framed where the step is."""
+    """Draw the elements of a shared array: pale if unwritten, framed if the step uses them."""
     frames = []
     read, written = shared.read.ravel(), shared.written.ravel()
     for place, value in enumerate(shared.values.ravel()):
@@ -206,7 +206,7 @@ def _grid(canvas, shared, left, top, columns, side):
 
 
 def _warps(canvas, warp, warps, y):
-    """Draw which warps wait at a barrier: in the simulator they come to it in the order of their numbers."""
+    """Draw which warps wait at a barrier; in the simulator they arrive in the order of their numbers."""
     canvas.text(_MARGIN, y + _ROW / 2, "at the barrier", 6.5)
     width = min((WIDTH - 2 * _MARGIN - _LABEL) / warps, 60)
     all_here = warp == warps - 1
@@ -245,7 +245,7 @@ def overview(steps, warp):
 
 
 def _short(step):
-    """Return the accesses of a step in few letters: sectors of global memory, conflicts of shared memory."""
+    """Return the accesses of a step in short: sectors of global memory, conflicts of shared memory."""
     if step.at_barrier:
         return "barrier"
     sectors, parts = {}, []

@@ -1,9 +1,9 @@
-"""From the lines of single threads to the steps of a warp: which lanes execute a line together.
+"""Groups the lines of single threads into the steps of a warp: which lanes execute a line together.
 
-A warp's lanes go side by side. Where they part, each branch has its turn, in the order of the source, and the
-lanes wait for each other at its end, and after each round of a loop. So a place in the source is a tuple that
-sorts as a warp executes: for each loop around it the loop's line and the round, then the line itself, and in
-a device function all of that after the place of its call.
+A warp's lanes run in step. If they diverge, the branches run one after the other, in the order of the source,
+and the lanes meet again after them, and after each round of a loop. So a place in the source is a tuple that
+sorts in the order of execution: for each loop around it the loop's line and the round, then the line itself,
+and in a device function all of that after the place of its call.
 """
 
 import ast
@@ -14,11 +14,11 @@ import textwrap
 from dataclasses import dataclass, field
 
 WARP = 32
-_LAST = 10**9  # after all that a called function does
+_LAST = 10**9  # sorts after everything in a called function
 
 
 class Layout:
-    """The source of a function: its lines, to which statement each belongs, and in which loops that is.
+    """The source of a function: its lines, their statements, and the loops around these.
 
     Parameters
     ----------
@@ -27,11 +27,11 @@ class Layout:
     Attributes
     ----------
     lines : dict of int to str
-        By their number in the file, from ``def`` on, without the docstring.
+        By number in the file, from ``def`` on, without the docstring.
     statement : dict of int to int
-        For each line the line in which its statement begins.
+        For each line, the line in which its statement begins.
     loops : dict of int to tuple of int
-        For each statement the lines of the loops around it, the outermost first; a loop is in itself.
+        For each statement, the lines of the loops around it, outermost first; a loop contains itself.
     """
 
     def __init__(self, function):
@@ -53,7 +53,7 @@ class Layout:
         self._add(tree.body, ())
 
     def text(self, line):
-        """Return what stands in a line; a function that does nothing is but its head."""
+        """Return the text of a line; a function without statements has only its first line."""
         return self.lines.get(line, next(iter(self.lines.values()))).strip()
 
     def _add(self, statements, loops):
@@ -73,16 +73,16 @@ layout_of = functools.cache(Layout)
 
 @dataclass
 class Moment:
-    """One thread executes one line once.
+    """One execution of a line by a thread.
 
     Attributes
     ----------
     key : tuple of int
-        Equal for lanes that execute it together; sorts as a warp executes.
+        Equal for lanes that execute it together; sorts in the order of execution.
     function : function
     line : int
     interval : int
-        How many barriers the block had passed.
+        The number of barriers that the block had passed.
     before, after : dict
         The function's variables.
     back_from : str
@@ -102,7 +102,7 @@ class Moment:
 
 
 class _Frame:
-    """A function that a thread is in: the line it is at, and in which round of which loops."""
+    """A function that a thread executes: its line, and the rounds of the loops around it."""
 
     def __init__(self, line, prefix):
         self.function, self.prefix, self.layout = line.function, prefix, layout_of(line.function)
@@ -110,7 +110,7 @@ class _Frame:
         self.rounds, self.calls = {}, 0
 
     def goes_on(self, line):
-        """Return whether a line is but a further one of the statement that is being executed."""
+        """Return whether a line continues the current statement."""
         statement = self.layout.statement
         return (
             self.line is not None
@@ -120,7 +120,7 @@ class _Frame:
         )
 
     def come_to(self, line):
-        """Note that the thread comes to a statement; return the line in which that begins."""
+        """Enter a statement; return the line in which it begins."""
         number = self._statement(line)
         loops = self.layout.loops.get(number, ())
         if self.line is not None and number <= self._statement(self.line):
@@ -137,7 +137,7 @@ class _Frame:
 
 
 def moments_of(lines):
-    """Return the moments of one thread, and for each of its lines the number of the moment it is in."""
+    """Return the moments of one thread, and for each of its lines the number of its moment."""
     frames, moments, which = [], [], []
     for line in lines:
         if line.depth == len(frames):
@@ -169,7 +169,7 @@ def moments_of(lines):
 
 
 def _back(caller, line):
-    """Return the moment at which a device function has returned, and its caller's line goes on."""
+    """Return the moment at which the caller's line continues after a device function."""
     called = caller.moment
     called.after = called.before
     key = (*caller.key, caller.calls - 1, _LAST)
@@ -181,16 +181,16 @@ def _back(caller, line):
 
 @dataclass
 class Turn:
-    """Some lanes of a warp execute one line together.
+    """One execution of a line by some lanes of a warp together.
 
     Attributes
     ----------
     function, line, interval, back_from
         As in `Moment`.
     lanes : dict of int to Moment
-        Those that do, by number.
+        The executing lanes, by number.
     finished : set of int
-        Those that have executed their last line.
+        The lanes that have executed their last line.
     """
 
     function: object
@@ -202,7 +202,7 @@ class Turn:
 
 
 def turns_of(line_trace, warp):
-    """Return the turns of a warp, and for each of its threads in which turn each of its lines was."""
+    """Return the turns of a warp, and for each thread the turn of each of its lines."""
     threads = line_trace.threads[warp * WARP : (warp + 1) * WARP]
     taken = [moments_of(lines) for lines in threads]
     together: dict = {}

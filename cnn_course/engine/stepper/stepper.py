@@ -1,4 +1,4 @@
-"""A launch, line by line, with a slider, a film and words: `step`."""
+"""`step` shows a launch line by line, with a slider, a film and words."""
 
 import functools
 import operator
@@ -12,13 +12,13 @@ from cnn_course.engine.stepper.schedule import WARP
 from cnn_course.engine.stepper.steps import OFF, WAITS, steps_of
 from gpuless.access import record_lines
 
-#: A film has at most this many frames; what a notebook stores of more steps stands still.
+#: The most frames of a film. Of many steps a notebook stores a still picture.
 MOST_FRAMES = 60
 _STORED_FRAMES = 24
 
 
 def step(kernel, block=0, warp=0, most=100_000):
-    """Return a kernel that, launched, is shown line by line, as the warps of one block execute it.
+    """Return a kernel whose launch is shown line by line, as the warps of one block execute it.
 
     Parameters
     ----------
@@ -26,22 +26,22 @@ def step(kernel, block=0, warp=0, most=100_000):
     block : int or tuple of int
         Number of the block, x varying fastest; or its x, y, z.
     warp : int
-        Which warp of the block is shown first.
+        The warp of the block that is shown first.
     most : int
-        How many lines the threads of the block may come to, all together.
+        The most lines that all threads of the block may execute together.
 
     Returns
     -------
     object
-        To be launched as the kernel is: ``step(kernel)[grid, block](*arguments)`` runs the whole launch in
-        the simulator and returns a `Stepper`. It raises ValueError if there is no such block or warp, if the
-        kernel has no source, and if there are more lines than `most`.
+        Launched like the kernel: ``step(kernel)[grid, block](*arguments)`` runs the whole launch in the
+        simulator and returns a `Stepper`. It raises ValueError if there is no such block or warp, if the
+        kernel has no source, or if there are more lines than `most`.
 
     Notes
     -----
-    Lanes of a warp that are at the same line execute it together. Where they part, each branch has its turn,
-    in the order of the source, and the lanes meet again after it and after each round of a loop. Warps come
-    to a barrier in the order of their numbers; a GPU's order is free.
+    Lanes of a warp at the same line execute it together. If they diverge, the branches run one after the
+    other, in the order of the source, and the lanes meet again after them and after each round of a loop.
+    Warps reach a barrier in the order of their numbers; on a GPU in any order.
 
     Examples
     --------
@@ -64,7 +64,7 @@ to the end.
 
 
 class _Stepped:
-    """What `step` returns: to be launched."""
+    """The kernel that `step` returns."""
 
     def __init__(self, recorder, warp):
         self._recorder, self._warp = recorder, warp
@@ -77,8 +77,8 @@ class _Stepped:
 class Stepper:
     """The steps of a block, shown one at a time. In a notebook it has a slider; arrow keys move it.
 
-    What is stored, and what a reader without a running notebook sees, is a film of all steps or, of many, a
-    picture of them, with the same in words.
+    The notebook stores a film of all steps or, of many, a still picture, and the steps in words, for readers
+    without a kernel.
 
     Parameters
     ----------
@@ -88,11 +88,11 @@ class Stepper:
     Attributes
     ----------
     warp : int
-        The one that is shown.
+        The warp shown.
     steps : tuple of Step
         Of that warp.
     index : int
-        Which step is shown, from 0.
+        The step shown, from 0.
     """
 
     def __init__(self, line_trace, warp=0):
@@ -111,22 +111,22 @@ class Stepper:
 
     @property
     def texts(self) -> list[str]:
-        """What happens in each step of the warp that is shown."""
-        return [words.told(step, self.warp, self._warps) for step in self.steps]
+        """Each step of the shown warp in words."""
+        return [words.described(step, self.warp, self._warps) for step in self.steps]
 
     @property
     def picture(self) -> plots.Picture:
-        """The step that is shown."""
+        """The shown step as a picture."""
         key = self.warp, self.index
         if key not in self._pictures:
             current = self.steps[self.index]
-            text = words.told(current, self.warp, self._warps)
+            text = words.described(current, self.warp, self._warps)
             heading = words.heading(current, self.index, len(self.steps), self.warp)
             self._pictures[key] = plots.picture(self._sheet.step(self.index), text, f"{heading}.", colours=64)
         return self._pictures[key]
 
     def overview(self) -> plots.Picture:
-        """Return a picture of all steps of the warp: which lanes run each line."""
+        """Return a picture of all steps of the warp, with the lanes that run each line."""
         fig = drawing.overview(self.steps, self.warp)
         alt = "A row for each step: the line, a square for each lane, and what the accesses cost."
         return plots.picture(fig, self._caption(f"{self._title()}."), alt, colours=32)
@@ -137,14 +137,14 @@ class Stepper:
         Parameters
         ----------
         first, last : int
-            The steps from `first` up to, but not including, `last`; all, if that is not given.
+            The steps from `first` up to, but not including, `last`; by default all.
         seconds : float
-            How long each stays.
+            For each step.
 
         Raises
         ------
         ValueError
-            If these are no steps, or more than a film is to have.
+            If there are no such steps, or more than `MOST_FRAMES`.
         """
         shown = range(len(self.steps))[first:last]
         if not 0 < len(shown) <= MOST_FRAMES:
@@ -170,7 +170,7 @@ class Stepper:
         return f"{trace.kernel}, block {block}, warp {self.warp}: {plots.counted(len(self.steps), 'step')}"
 
     def _access_colours(self):
-        """Return what the colours of accesses and shared arrays mean."""
+        """Return the meaning of the colours of accesses and shared arrays."""
         spaces = {access.space for step in self.steps for access in step.accesses}
         parts = [
             "Violet: indices of an access" + ", in another shade for the next sector" * ("global" in spaces)
@@ -192,7 +192,7 @@ class Stepper:
         return "\n".join(f"{number}. {text}" for number, text in enumerate(self.texts, 1))
 
     def _repr_mimebundle_(self, **options):
-        """Return the widget, and film or picture for readers of the notebook who have no kernel."""
+        """Return the widget, and a film or picture for readers without a kernel."""
         bundle = self.widget._repr_mimebundle_(**options)
         bundle = bundle[0] if isinstance(bundle, tuple) else bundle
         still = self.film() if len(self.steps) <= _STORED_FRAMES else self.overview()
@@ -202,7 +202,7 @@ class Stepper:
 
     @property
     def widget(self):
-        """The controls and the picture, as one widget, made when it is first asked for."""
+        """The controls and the picture as one widget, made on first use."""
         return self.controls.widget
 
     @property
@@ -227,8 +227,7 @@ class Controls:
     """
 
     def __init__(self, stepper):
-        # Here, since only a notebook needs it.
-        import ipywidgets
+        import ipywidgets  # only a notebook needs it
 
         self._stepper = stepper
         self.step = ipywidgets.IntSlider(1, 1, len(stepper.steps), description="step")
@@ -251,7 +250,7 @@ class Controls:
         self._redraw()
 
     def _move(self, distance, button):
-        self.step.value += distance  # which stays between the ends of the slider
+        self.step.value += distance  # the slider clips it
 
     def _change_warp(self, change):
         self._stepper.show(change["new"])
@@ -263,7 +262,7 @@ class Controls:
 
     def _redraw(self, change=None):
         self._stepper.show(self._stepper.warp, self.step.value - 1)
-        # An alert is read out when it appears: what a screen reader says after each key.
+        # Screen readers read an alert aloud when it appears, so they announce each step.
         self._html.value = f'<div role="alert">{plots.in_widget(self._stepper.picture)}</div>'
 
 

@@ -1,4 +1,4 @@
-"""What is to be seen at each step of a warp: masks, registers, accesses with their cost, shared arrays."""
+"""The contents of each step of a warp: masks, registers, accesses with their cost, shared arrays."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -15,22 +15,23 @@ _BARRIERS = ("syncthreads", "grid.sync")
 
 @dataclass(frozen=True)
 class Access:
-    """One request: what the lanes of a step ask of one array with one instruction.
+    """One request: the accesses of a step's lanes to one array by one instruction.
 
     Attributes
     ----------
     array, space, kind : str
         Name; "global" or "shared"; "reads", "writes" or "updates" (an atomic).
     expression : str
-        As the source has it, such as ``tile[ty, tx]``.
+        In the source, such as ``tile[ty, tx]``.
     elements : dict of int to tuple of int
         By lane, the index of the element.
     places : dict of int to int
-        By lane, the sector, or, of a shared array, the bank.
+        By lane, the sector, or the bank of a shared array.
     sectors, bytes_asked : int
         0 if the array is not global.
     degree, serialised : int
-        Bank conflicts and lanes that wait at one word, as in `gpuless.access_map`; 0 if it is not shared.
+        Bank conflicts, and lanes that wait at one word, as in `gpuless.access_map`; 0 if the array is not
+        shared.
     """
 
     array: str
@@ -47,15 +48,15 @@ class Access:
 
 @dataclass(frozen=True)
 class Shared:
-    """A shared array as it is after a step.
+    """A shared array after a step.
 
     Attributes
     ----------
     name : str
     values : ndarray of object
-        None where nobody has written.
+        None for unwritten elements.
     read, written : ndarray of bool
-        What this step touches.
+        The elements that this step reads and writes.
     """
 
     name: str
@@ -66,30 +67,30 @@ class Shared:
 
 @dataclass(frozen=True)
 class Step:
-    """One line, executed by some lanes of a warp.
+    """A line, executed by some lanes of a warp.
 
     Attributes
     ----------
     function : function
     line : int
-        In the function's file.
+        Its number in the function's file.
     text : str
-        What stands there.
+        The line itself.
     back_from : str
         The device function that has just returned to this line; empty if none has.
     states : tuple of str
-        Of each lane: "runs", "waits" (at a barrier, for warps that have yet to come), "off" (sits out while
-        others run), "done", or "" where the block has no thread.
+        Of each lane: "runs", "waits" (at a barrier, for warps that have yet to come), "off" (masked out while
+        others run), "done", or "" if the block has no such thread.
     registers : dict of str to list
-        For each variable the values of the lanes after the line; None where a lane has none.
+        For each variable, the values of the lanes after the line; None for a lane without a value.
     changed : dict of str to set of int
-        The lanes for which the line has changed it.
+        For each variable, the lanes in which the line has changed it.
     accesses : tuple of Access
     shared : tuple of Shared
     next_lines : dict of int to (int or None)
-        Where each lane that runs goes next; None if it has finished.
+        The next line of each running lane; None if it has finished.
     waits_for : str
-        Where lanes wait for each other, "syncthreads" or "shfl_sync" say; empty if they don't.
+        The operation in which lanes wait for each other, such as "syncthreads" or "shfl_sync"; else empty.
     """
 
     function: object
@@ -106,11 +107,11 @@ class Step:
 
     @property
     def at_barrier(self) -> bool:
-        """Whether this is a barrier of the block."""
+        """Whether the line is a barrier of the block."""
         return self.waits_for.startswith(_BARRIERS)
 
     def lanes(self, *states) -> list[int]:
-        """Return the lanes that are in one of some states."""
+        """Return the lanes in some states."""
         return [lane for lane, state in enumerate(self.states) if state in states]
 
 
@@ -162,9 +163,9 @@ def _states(turn, lanes, waits):
 
 
 def _registers(turn, held):
-    """Return the variables of a turn's function, lane by lane, and which of them the turn has changed.
+    """Return the variables of a turn's function, lane by lane, and those that the turn has changed.
 
-    What the lanes hold is kept in `held`, for each function apart: those that sit a turn out keep theirs.
+    `held` keeps the values of each lane and function, as lanes that are masked out keep theirs.
     """
     changed: dict = {}
     for lane, moment in turn.lanes.items():
@@ -187,7 +188,7 @@ def _same(one, other):
 
 
 def _rows_of(line_trace, which, warp):
-    """Return the rows of the trace that are of a warp, and in which turn each of them happened."""
+    """Return the rows of the trace that belong to a warp, and the turn of each."""
     trace = line_trace.trace
     rows = np.flatnonzero(trace.thread // WARP == warp)
     lanes, lines = trace.thread[rows] % WARP, line_trace.line[rows]
@@ -196,7 +197,7 @@ def _rows_of(line_trace, which, warp):
 
 
 def _accesses(trace, rows, turn_of_row, count):
-    """Return for each turn its requests, as `access_map` counts them: turns take the intervals' place."""
+    """Return the requests of each turn, as `access_map` counts them, with turns instead of intervals."""
     columns = {
         name: getattr(trace, name)[rows]
         for name in "kind array element address block thread epoch site negative turn".split()
@@ -209,7 +210,7 @@ def _accesses(trace, rows, turn_of_row, count):
     found: list[list] = [[] for _ in range(count)]
     requests = access_map(own).requests
     keys = list(zip(*(getattr(requests, name).tolist() for name in _REQUEST), strict=True))
-    # As they stand in the code: the first lane alone does not say in which order a warp comes to them.
+    # In the order of the code: the first lane alone does not show a warp's order.
     for number in sorted(range(len(keys)), key=lambda each: _order(own, keys[each])):
         found[keys[number][0]].append(_access(own, groups[keys[number]], requests, number))
     return [tuple(each) for each in found]
@@ -243,9 +244,9 @@ def _access(trace, rows, requests, number):
 
 
 class _SharedMemory:
-    """The shared arrays of a block, as a warp finds them.
+    """The shared arrays of a block, as a warp sees them.
 
-    What other warps write between two barriers is there after the second: before, nothing says when.
+    Writes of other warps between two barriers appear after the second, as nothing determines them before.
     """
 
     def __init__(self, trace, rows, turn_of_row):
@@ -254,18 +255,18 @@ class _SharedMemory:
         space = np.array([info.space == "shared" for info in trace.arrays] + [False])[trace.array]
         self._rows = np.flatnonzero(space)
         self._writes = self._rows[trace.kind[self._rows] != READ]
-        self._arrays = [number for number in np.unique(trace.array[self._rows]).tolist()]
+        self._arrays = np.unique(trace.array[self._rows]).tolist()
         self._done = np.zeros(len(self._writes), bool)
         self._memory: dict = {}
 
     def after(self, turn, interval):
-        """Return the arrays as they are after a turn; turns are asked for in their order."""
+        """Return the arrays after a turn; turns must be asked for in order."""
         trace, writes = self._trace, self._writes
         mine = self._turn[writes]
         there = np.where(mine >= 0, mine <= turn, trace.interval[writes] < interval) & ~self._done
         for row in writes[there].tolist():
             info, value = trace.arrays[trace.array[row]], np.array(trace.values[row])
-            # Of a whole row that is written at once, the log does not say which element gets what.
+            # If a whole row is written at once, the log has no value for each element.
             stored = value.astype(info.dtype)[()] if value.ndim == 0 else None
             self._memory[info.allocation, int(trace.address[row])] = stored
         self._done |= there

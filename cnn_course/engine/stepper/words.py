@@ -1,4 +1,4 @@
-"""What a step shows, in words: for readers who cannot see the picture, and below it for those who can."""
+"""Steps in words: below the picture, and for readers who cannot see it."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from cnn_course.engine.stepper.steps import DONE, OFF, RUNS, WAITS
 
 
 def lanes_called(lanes) -> str:
-    """Return lanes, in ascending order, with neighbours as a range.
+    """Return lanes in words, in ascending order, with ranges.
 
     >>> lanes_called([3]), lanes_called([0, 1, 2, 3, 8, 31]), lanes_called([])
     ('lane 3', 'lanes 0 to 3, 8 and 31', 'no lane')
@@ -39,19 +39,19 @@ def number(value) -> str:
 
 
 def heading(step, index, count, warp) -> str:
-    """Return which step this is."""
+    """Return the heading of a step."""
     inside = f" of {step.function.__name__}"
     return f"Step {index + 1} of {count}: warp {warp}, line {step.line}{inside}"
 
 
-def told(step, warp, warps) -> str:
-    """Return what happens in a step, one sentence for each thing.
+def described(step, warp, warps) -> str:
+    """Return sentences about what happens in a step.
 
     Parameters
     ----------
     step : Step
     warp, warps : int
-        Which warp of the block it is, and how many there are.
+        The number of the warp, and how many warps the block has.
     """
     back = f", back from {step.back_from}" if step.back_from else ""
     parts = [f"Line {step.line}: `{step.text}`{back}.", _who(step)]
@@ -65,7 +65,7 @@ def told(step, warp, warps) -> str:
 
 
 def _parting(step):
-    """Return where lanes go that part here."""
+    """Return where diverging lanes go."""
     ways: dict = {}
     for lane, line in step.next_lines.items():
         ways.setdefault(line, []).append(lane)
@@ -77,7 +77,7 @@ def _parting(step):
 
 
 def _who(step):
-    """Return which lanes run, and what the others do."""
+    """Return which lanes run, and the state of the others."""
     active = step.lanes(RUNS, WAITS)
     parts = [f"{lanes_called(active)} active"]
     if off := step.lanes(OFF):
@@ -88,7 +88,7 @@ def _who(step):
 
 
 def _waiting(step, warp, warps):
-    """Return who waits for whom at a barrier, or in an operation of a warp."""
+    """Return which warps or lanes wait for each other."""
     if not step.at_barrier:
         return f"The lanes exchange values ({step.waits_for})."
     if warps == 1:
@@ -104,7 +104,7 @@ def _warps(warp):
 
 
 def cost(access) -> str:
-    """Return what a request of a warp asks for and what that costs, as a sentence."""
+    """Return a sentence about what a request of a warp asks for, and its cost."""
     lanes = counted(len(access.elements), "lane")
     asked = f"{access.kind.capitalize()} {access.expression} in {lanes}"
     if access.space == "global":
