@@ -267,10 +267,9 @@ def simulate(requests, shape, sites, sets, arrays):
 
     `requests`: the recorded words, and their `index`; `shape`: warps of a block, SMs, resident blocks of an
     SM, blocks that end before caches are warm; `sites`: `LOAD`, `STORE` or `ATOMIC` for each site, and
-    whether
-    L1 keeps what it loads; `sets`: numbers of sets of L1, L2 and open DRAM pages, of `WAYS` each; `arrays`:
-    first sector, end and shift of each array, then a row for everything else. The counts have the axes `COLD`
-    or `WARM`, site, and `COLUMNS`.
+    whether L1 keeps what it loads; `sets`: numbers of sets of L1, L2 and open DRAM pages, of `WAYS` each;
+    `arrays`: first sector, end and shift of each array, then a row for everything else. The counts have the
+    axes `COLD` or `WARM`, site, and `COLUMNS`.
     """
     words, begins, places = requests
     warps, sms, resident, warm = shape
