@@ -1214,7 +1214,7 @@ def test_work_may_be_repeated_unless_forbidden():
     strict = KernelExercise("s", scale.reference, vectors, once=True)
     verdict = strict(by_every_thread)
     assert verdict.mistake == "done more than once"
-    assert "8 threads compute the same element" in verdict.message
+    assert "64 threads compute the same element" in verdict.message
     assert "Line 4 of your kernel: `out[i] = a * x[i]`" in verdict.details
     assert strict(scale_right).status == "solved"
 

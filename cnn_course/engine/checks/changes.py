@@ -87,6 +87,11 @@ def one_less(node):
     return f"{ast.unparse(node)} - 1" if fewer is None else ast.unparse(fewer)
 
 
+def is_one_less(node):
+    """Return whether an expression is another one, less one, such as ``n - 1``."""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and _is_one(node.right)
+
+
 def _without_one(node):
     if not (isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub))):
         return None

@@ -16,6 +16,7 @@ from cnn_course.engine.checks.sizes import (
     exchanged_guard,
     fixed_loop,
     loop_over_another_axis,
+    one_too_few,
 )
 from cnn_course.engine.checks.source import atomic_assigned, bitwise_condition, uncalled
 from cnn_course.engine.checks.sums import overwritten_sum, sum_set_back
@@ -148,6 +149,7 @@ KERNEL_JUDGES = (
     exchanged_guard,
     fixed_loop,
     loop_over_another_axis,
+    one_too_few,
     overwritten_sum,
     sum_set_back,
     written_pattern,

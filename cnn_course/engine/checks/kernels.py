@@ -73,6 +73,7 @@ changes input             an input is not what it was
 guard exchanges axes      it compares indices with the sizes of other axes than theirs
 fixed loop                a loop has a number of rounds where it needs the size of an axis
 loop over another axis    a loop counts along another axis than the one it indexes
+one too few               a comparison or a loop leaves out the last element, by a ``- 1``
 overwritten sum           ``=`` in a loop where ``+=`` is right
 sum set back              a sum starts from zero within a loop that it should go through
 atomic assigned           an element gets what an atomic operation on its array returns, besides

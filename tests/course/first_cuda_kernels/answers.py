@@ -11,6 +11,7 @@ WRONG = {
         "never written": [("cuda.grid(1)", "cuda.blockIdx.x + cuda.threadIdx.x")],
         "changes input": [("out[i] =", "y[i] =")],
         "nothing written": [("out[i] =", "out =")],
+        "one too few": [("i < out.size", "i < out.size - 1")],
         "uninitialised read": [("out[i] =", "out[i] +=")],
         "float64": [
             ("out[i] = a * x[i] + y[i]", "total = 0.0\ntotal += a * x[i]\ntotal += y[i]\nout[i] = total")
