@@ -79,6 +79,14 @@ HELPS = [  # where the advice is a line to change, and solves the exercise
         "Write `h < x.shape[2] and 0 <= w < x.shape[3]` instead.",
     ),
     (FIRST, "mirror_kernel", ("column < width", "column <= width"), "a comparison lets one number too many"),
+    # Comparisons and loops that leave out the last one.
+    *(
+        (notebook, exercise, (old, f"{old} - 1"), f"`{old} - 1` leaves out the last one: it is right without")
+        for notebook, exercise, old in [
+            (FIRST, "axpy_kernel", "i < out.size"),
+            (CONV, "conv2d_kernel", "i >= out.size"),
+        ]
+    ),
     # Loops that go one too far.
     *(
         (
@@ -165,6 +173,7 @@ HELPS = [  # where the advice is a line to change, and solves the exercise
             *again,
         )
         for notebook, exercise, *again in [
+            (CONV, "conv2d_kernel"),
             (BACK, "conv2d_backward_weight_kernel", AGAIN),
             (BACK, "conv2d_backward_input_kernel", AGAIN),
             (MACHINE, "conv_nhwc_kernel"),
@@ -219,6 +228,12 @@ SAYS = [
         "The loop sets `total` back to zero in each round, so only the last one counts: move that line out "
         "of the loop.\nLine 13 of your kernel: `total = float32(0)`\nLine 8 of your kernel: "
         "`for kh in range(weight.shape[2]):`. Write `total = float32(0)` before it.\n",
+    ),
+    (
+        FIRST,
+        "axpy_kernel",
+        ("i = cuda.grid(1)\nif i < out.size:", "for i in range(out.size):"),
+        "One is enough: let each thread compute its own element, and no other.\n",
     ),
     # Exceptions.
     (FIRST, "axpy_kernel", ("x[i] + y[i]", "x + y"), "with single elements: write `x[i]` and `y[i]`."),

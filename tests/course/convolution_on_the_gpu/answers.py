@@ -72,6 +72,11 @@ WRONG = {
             [("bias[oc]", "0.0"), ("out[n, oc, oh, ow] = total", "out[n, oc, oh, ow] = total + bias[oc]")]
         ],
         "first block only": [("uint32(cuda.grid(1))", "cuda.threadIdx.x")],
+        "one too few": [("i >= out.size", "i >= out.size - 1")],
+        "overwritten sum": [("total +=", "total =")],
+        "sum set back": [
+            ("for ic in range(x.shape[1]):", "for ic in range(x.shape[1]):\n    total = bias[oc]")
+        ],
     },
     "shrink": {
         "writes past the edge": [("if i >= out.size:\n    return", "")],
