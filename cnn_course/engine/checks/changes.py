@@ -184,5 +184,4 @@ def atomic_call(statement, array):
     if len(values) > 1 or not isinstance(target, ast.Subscript) or ast.unparse(target.value) != array:
         return None
     index = ast.unparse(target.slice)
-    index = f"({index})" if isinstance(target.slice, ast.Tuple) else index
     return f"cuda.atomic.add({array}, {index}, {ast.unparse(values[0])})"
