@@ -46,6 +46,7 @@ WRONG = {
         ],
     },
     "softmax_kernel": {
+        "raises": [("logits[row, 0], float32(0)", "logits[row].max(), float32(0)")],
         "writes past the edge": [("if row < logits.shape[0]:", "if True:")],
         "float64": [
             ("float32(0)", "0.0"),
