@@ -46,6 +46,8 @@ def raised(evidence):
             "A kernel that your function launches does not compile with these arguments. Are they in the "
             "kernel's order, and has each as many axes as the kernel takes?"
         )
+    if evidence.what == "kernel" and errors.is_unconfigured(error):
+        message = f"`{evidence.exercise.name}` is an ordinary function: take the `@cuda.jit` above it away."
     return Wrong(
         "raises", message, *errors.line_of(error, evidence.attempt, evidence.what), *_where(evidence)
     )
