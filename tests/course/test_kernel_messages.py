@@ -32,6 +32,7 @@ CONV, FIRST, DENSE = "convolution_on_the_gpu", "first_cuda_kernels", "dense_laye
 TILING, PRODUCT, WIDE_LOADS = "shared_memory_and_tiling", "matrix_product", "convolution_as_matmul"
 ZEROS = ", ".join(["float32(0)"] * 4)
 BACK, MACHINE = "backward_kernels", "the_machine"
+POOL_BACK = "max_pool_backward_kernel"
 SUM = "total += weight[oc, ic, kh, kw] * x[ic, oh + kh, ow + kw]"
 AGAIN = pytest.mark.exhaustive("the same slip in another exercise, told by the same functions")
 HELPS = [  # where the advice is a line to change, and solves the exercise
@@ -250,6 +251,45 @@ SAYS = [
         "max_pool_backward_kernel",
         ("argmax[plane, oh, ow]", "argmax[i]"),
         "`argmax` has 3 axes, and you give 1 index.\n",
+    ),
+    (BACK, POOL_BACK, ("grad_input, pixel", "grad_input, where"), "`grad_input` has 3 axes, and you give 1 "),
+    *(
+        (BACK, POOL_BACK, change, "`grad_input` has 3 axes, and you give 2 indices.\n")
+        for change in [
+            ("grad_input, pixel", "grad_input, (plane, where)"),
+            (
+                "cuda.atomic.add(grad_input, pixel, grad_output[plane, oh, ow])",
+                "grad_input[plane, where] += grad_output[plane, oh, ow]",
+            ),
+        ]
+    ),
+    (BACK, POOL_BACK, ("cuda.atomic.add", "np.add.at"), "`np.add.at` is not available.\n"),
+    (
+        BACK,
+        POOL_BACK,
+        (
+            "cuda.atomic.add(grad_input, pixel, grad_output[plane, oh, ow])",
+            "grad_input[plane, where // width, where % width] += grad_output[plane, oh, ow]",
+        ),
+        "Write `cuda.atomic.add(grad_input, (plane, where // width, where % width), grad_output[plane, oh, ",
+    ),
+    (
+        BACK,
+        "bias_gradient_kernel",
+        ("total = block_sum(total)", "    total = block_sum(total)"),
+        "call it outside of any branch or loop that only some enter or leave before, and let no thread ",
+    ),
+    (
+        "pooling_and_softmax",
+        "softmax_kernel",
+        ("logits[row, 0], float32(0)", "logits[row].max(), float32(0)"),
+        "Arrays have no max in a kernel: write a loop over their elements.\n",
+    ),
+    (
+        FIRST,
+        "relu_on_gpu",
+        ("def relu_on_gpu", "@cuda.jit\ndef relu_on_gpu"),
+        "`relu_on_gpu` is an ordinary function: take the `@cuda.jit` above it away.\n",
     ),
     (
         FIRST,

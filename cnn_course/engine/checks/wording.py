@@ -45,6 +45,8 @@ WORDS = {
 # What is said instead, with the line to change, where the kernel has been repaired and is right then.
 REPAIRED = {
     "guard": "The kernel uses {array} past its edge: a guard is missing, or one lets too many pass.",
+    "sizes": "The kernel uses {array} past its edge: a guard compares an index with another size than its "
+    "own.",
     "comparison": "The kernel uses {array} past its edge: a comparison lets one number too many pass.",
     "comparisons": "The kernel uses {array} past its edge: comparisons let one number too many pass.",
     "loop": "Your loop goes one too far, past the edge of {array}.",
@@ -98,12 +100,12 @@ _TOO_SMALL = (
 # Where the barrier stands in a function that the kernel calls, such as `block_sum`.
 _CALLED_BY_SOME = (
     "Every thread of a block has to reach the barrier in `{function}`, and here some do not: call it outside "
-    "of any branch, and let no thread `return` before."
+    "of any branch or loop that only some enter or leave before, and let no thread `return` before."
 )
 # Where it is an operation of a warp.
 _CALLED_BY_SOME_LANES = (
     "Every lane of a warp has to reach `{function}`, and here some do not: call it outside of any branch "
-    "that only some lanes enter, and let none `return` before."
+    "or loop that only some lanes enter or leave before, and let none `return` before."
 )
 
 

@@ -57,7 +57,8 @@ WRONG = {
             ]
         ],
         "divergent barrier": [
-            [("total = block_sum(total)", ""), ("grad_bias[c] = total", "grad_bias[c] = block_sum(total)")]
+            [("total = block_sum(total)", ""), ("grad_bias[c] = total", "grad_bias[c] = block_sum(total)")],
+            ("total = block_sum(total)", "    total = block_sum(total)"),
         ],
         "reads past the edge": [("i // positions, c, i % positions", "i % positions, c, i // positions")],
         "writes past the edge": [
@@ -108,6 +109,15 @@ WRONG = {
         "reads past the edge": [
             ("if i < grad_output.size:", "if True:"),
             ("grad_output.size", "grad_input.size"),
+        ],
+        "raises": [
+            ("grad_input, pixel", "grad_input, where"),
+            ("grad_input, pixel", "grad_input, (plane, where)"),
+            ("cuda.atomic.add", "np.add.at"),
+            (
+                "cuda.atomic.add(grad_input, pixel, grad_output[plane, oh, ow])",
+                "grad_input[plane, where] += grad_output[plane, oh, ow]",
+            ),
         ],
     },
     "conv2d_backward_weight_kernel": {
