@@ -88,6 +88,21 @@ HELPS = [  # where the advice is a line to change, and solves the exercise
             (CONV, "conv2d_kernel", "i >= out.size"),
         ]
     ),
+    # Guards by another size.
+    *(
+        (
+            notebook,
+            exercise,
+            (old, new),
+            f"with another size than its own.\n*Line 5 of your kernel: `{new}`. ",
+        )
+        for notebook, exercise, old, new in [
+            (CONV, "conv_valid_kernel", "row < out.shape[0]", "row < image.shape[0]"),
+            ("pooling_and_softmax", "softmax_kernel", "row < logits.shape[0]", "row < logits.size"),
+            ("pooling_and_softmax", "max_pool_kernel", "i < out.size", "i < x.size"),
+            (FIRST, "autocorrelation_kernel", "i < out.size", "i < signal.size"),
+        ]
+    ),
     # Loops that go one too far.
     *(
         (
