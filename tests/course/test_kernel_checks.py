@@ -1445,7 +1445,18 @@ def test_what_kernels_print_is_cut_short(capsys):
     *lines, last = capsys.readouterr().out.splitlines()
     assert len(lines) == 20
     assert lines[0].split() == ["thread", "0"]
-    assert re.fullmatch(r"\.\.\. and \d+ more lines, of all launches of the check", last)
+    assert re.fullmatch(r"\.\.\. and \d+ more lines, of all cases of the check", last)
+
+
+def test_what_a_function_prints_is_cut_short(capsys):
+    def told(x):
+        print(*x, sep="\n")
+        return x
+
+    exercise = Exercise("told", reference=lambda x: x, cases=lambda rng: [(np.ones(30),), (np.ones(31),)])
+    assert exercise(told).status == "solved"
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert (len(lines), last) == (20, "... and 41 more lines, of all cases of the check")
 
 
 def test_a_barrier_that_is_not_called_is_told():

@@ -73,6 +73,8 @@ changes input             an input is not what it was
 guard exchanges axes      it compares indices with the sizes of other axes than theirs
 fixed loop                a loop has a number of rounds where it needs the size of an axis
 loop over another axis    a loop counts along another axis than the one it indexes
+break for continue        a loop ends where it should go on with the next round
+other sign                ``+`` where ``-`` is right, or the other way round
 one too few               a comparison or a loop leaves out the last element, by a ``- 1``
 overwritten sum           ``=`` in a loop where ``+=`` is right
 sum set back              a sum starts from zero within a loop that it should go through
@@ -113,7 +115,6 @@ from cnn_course.engine.checks.launches import (
     LaunchCase,
     Output,
     examine,
-    few_prints,
     inout,
     launch,
     normal,
@@ -219,8 +220,7 @@ class KernelExercise(Exercise):
         problem = "" if isinstance(attempt, StandIn) else _kernel_problem(attempt, self.name)
         if problem:
             return Verdict(self.name, "wrong", problem, mistake="not a kernel")
-        with few_prints():
-            return super()._verdict(attempt)
+        return super()._verdict(attempt)
 
     def names_of(self, attempt, given):
         """Return a kernel's names for what the reference gets: all arguments but the outputs."""

@@ -213,7 +213,7 @@ _PRINTED = 20  # lines
 
 @contextlib.contextmanager
 def few_prints():
-    """Print the first lines only of what kernels print: a check has thousands of threads, many times."""
+    """Print the first lines only of what attempts print: a check has many cases, and thousands of threads."""
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
@@ -221,6 +221,6 @@ def few_prints():
     finally:
         lines = printed.getvalue().splitlines()
         if len(lines) > _PRINTED:
-            lines[_PRINTED:] = [f"... and {len(lines) - _PRINTED} more lines, of all launches of the check"]
+            lines[_PRINTED:] = [f"... and {len(lines) - _PRINTED} more lines, of all cases of the check"]
         if lines:
             print(*lines, sep="\n")

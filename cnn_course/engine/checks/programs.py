@@ -28,7 +28,6 @@ from cnn_course.engine.checks.exercise import Case, Exercise, StandIn
 from cnn_course.engine.checks.findings import most_telling
 from cnn_course.engine.checks.judges import changed_input, known_mistake, properties, suspicious_source
 from cnn_course.engine.checks.kernel_judges import why_it_raised
-from cnn_course.engine.checks.launches import few_prints
 from cnn_course.engine.checks.results import another_shape, wrong_numbers, wrong_result
 from cnn_course.engine.checks.source import has_dots_left
 from cnn_course.engine.checks.surroundings import (
@@ -259,8 +258,7 @@ class ProgramExercise(Exercise):
     def _verdict(self, attempt):
         if has_dots_left(attempt):
             return self._unsolved("Write your answer into the cell above, run it, then run this check again.")
-        with few_prints():
-            return super()._verdict(attempt)
+        return super()._verdict(attempt)
 
     def _praise(self, trials):
         return f"Right on all {len(trials)} test cases, and the sanitizer found nothing in any launch."
