@@ -246,10 +246,10 @@ def _differ(one, other, evidence):
 
 
 def _rounds(call):
-    """Return the rounds of a loop over ``range(3)`` or ``range(0, 3)``, 0 if no number says them."""
+    """Return the rounds of a loop over ``range(3)`` or ``range(1, 4)``, 0 if no number says them."""
     numbers = [each.value for each in call.args if isinstance(each, ast.Constant)]
-    is_from_zero = len(numbers) == len(call.args) and numbers[:-1] in ([], [0])
-    return numbers[-1] if is_from_zero and isinstance(numbers[-1], int) else 0
+    is_plain = len(numbers) == len(call.args) < 3 and all(isinstance(each, int) for each in numbers)
+    return len(range(*numbers)) if is_plain else 0
 
 
 def _axis_of(loop, arrays):
