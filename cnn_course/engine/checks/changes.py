@@ -57,6 +57,17 @@ def tighten(tree, loose):
         twin.ops[k] = STRICTER[type(twin.ops[k])][0]()
 
 
+def go_on(tree, breaks):
+    """Let loops go on with their next round where they break off."""
+    for node in breaks:
+        _twin(tree, node).__class__ = ast.Continue
+
+
+def turn_sign(tree, node):
+    """Subtract what is added, or add what is subtracted."""
+    _twin(tree, node).op = ast.Sub() if isinstance(node.op, ast.Add) else ast.Add()
+
+
 def put(tree, places):
     """Put other expressions in the place of some: each is a node, and the text of another one."""
     new = {_key(node): ast.parse(text, mode="eval").body for node, text in places}

@@ -146,6 +146,9 @@ WRONG = {
         "writes past the edge": [("if i < grad_input.size:", "if True:")],
         "first block only": [("cuda.grid(1)", "cuda.threadIdx.x")],
         "float64": [("float32(0)", "0.0")],
+        "break for continue": [
+            ("continue", "break", 2),
+        ],
     },
 }
 
@@ -172,6 +175,7 @@ RIGHT = {
         """
     },
     "relu_backward_kernel": {
+        "a zero of no type": [("else float32(0)", "else 0")],
         "a stored 0.0": """
             i = cuda.grid(1)
             if i < out.size:
@@ -179,7 +183,7 @@ RIGHT = {
                     grad_input[i] = grad_output[i]
                 else:
                     grad_input[i] = 0.0
-        """
+        """,
     },
 }
 
