@@ -52,6 +52,19 @@ HELPS = [  # where the advice is a line to change, and solves the exercise
     (CONV, "conv_valid_kernel", loops("weight.shape[1]"), "Your loop has 3 rounds, whatever the size of"),
     (CONV, "conv2d_kernel", loops("weight.shape[2]", "weight.shape[3]"), "Your loops have 3 rounds,", AGAIN),
     (DENSE, "matmul_kernel", [("range(a.shape[1])", "range(0, 1)")], "Your loop has 1 round, whatever the"),
+    (
+        "pooling_and_softmax",
+        "softmax_kernel",
+        [("1, logits.shape[1]", "1, 10"), ("range(logits.shape[1])", "range(10)", 2)],
+        "Your loops have 9 rounds and 10 rounds, whatever the size of `logits` and `out`.",
+    ),
+    # Loops that break off.
+    (
+        BACK,
+        "conv2d_backward_input_kernel",
+        ("continue", "break", 2),
+        "`break` ends the loop. Where only this round is to be left out, write `continue`.\n",
+    ),
     # Several comparisons that let one too many pass.
     *(
         (
@@ -250,6 +263,18 @@ SAYS = [
         "axpy_kernel",
         ("i = cuda.grid(1)\nif i < out.size:", "for i in range(out.size):"),
         "One is enough: let each thread compute its own element, and no other.\n",
+    ),
+    (
+        CONV,
+        "conv2d_kernel",
+        ("kh - padding_h", "kh + padding_h"),
+        "A sign is wrong: write `oh * stride_h + kh - padding_h`.\n",
+    ),
+    (
+        CONV,
+        "conv2d_kernel",
+        ("x[n, ic, h, w]", "x[n, oc, h, w]"),
+        "past the edge of `x`: `oc` is 1, and axis 1 has the size 1. Is `oc` the index that you mean there, ",
     ),
     # Exceptions.
     (FIRST, "axpy_kernel", ("x[i] + y[i]", "x + y"), "with single elements: write `x[i]` and `y[i]`."),

@@ -1,10 +1,13 @@
 """How a verdict speaks of what the sanitizer has found: the sentences, made of a finding's fields."""
 
+import ast
 import inspect
 import re
 
 import numpy as np
 
+from cnn_course.engine.checks.changes import parts_of
+from cnn_course.engine.checks.source import parsed
 from cnn_course.engine.checks.uninitialised import code_of
 from gpuless.access import READ, WRITE
 from gpuless.sanitizer import words
@@ -91,6 +94,10 @@ SAME_INDEX = (
     "index."
 )
 _AXES = " Are the indices in the order of its axes?"
+_ONE_INDEX = (
+    "The kernel reads past the edge of {array}: `{part}` is {value}, and axis {axis} has the size {size}. Is "
+    "`{part}` the index that you mean there, or does a guard or a loop let it go too far?"
+)
 # Of an array that the kernel makes itself.
 _TOO_SMALL = (
     "The kernel {verb} past the edge of {array}, its {space} array of shape {shape}. Is that too small for "
@@ -155,7 +162,27 @@ def explained(attempt, finding, trace):
         return _TOO_SMALL.format(verb=verb, array="{array}", space=info.space, shape=info.shape)
     if name == "writes past the edge":
         return _of_a_write_past_the_edge(finding, info, trace)
-    return WORDS[name] + (_AXES if len(info.shape) > 1 else "")
+    return _of_one_index(attempt, finding) or WORDS[name] + (_AXES if len(info.shape) > 1 else "")
+
+
+def _of_one_index(attempt, finding):
+    """Return what to say where one index of several is too large; nothing if the source does not show it."""
+    places = enumerate(zip(finding.index or (), finding.shape, strict=False))
+    outside = [k for k, (one, size) in places if isinstance(one, int) and one >= size]
+    line = finding.site.line - code_of(attempt).co_firstlineno + 1 if finding.site else 0
+    tree = parsed(attempt)
+    parts = {
+        ast.unparse(parts_of(node)[outside[0]])
+        for node in (ast.walk(tree) if tree and len(finding.shape) > 1 == len(outside) else ())
+        if isinstance(node, ast.Subscript) and (node.lineno, ast.unparse(node.value)) == (line, finding.array)
+        if len(parts_of(node)) == len(finding.shape)
+    }
+    if len(parts) != 1:
+        return ""
+    (part,), (axis,) = parts, outside
+    return _ONE_INDEX.format(
+        array="{array}", part=part, value=finding.index[axis], axis=axis, size=finding.shape[axis]
+    )
 
 
 def _of_a_write_past_the_edge(finding, info, trace):
