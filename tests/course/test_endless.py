@@ -9,6 +9,7 @@ import pytest
 
 from cnn_course.engine.checks import endless
 from cnn_course.engine.checks.exercise import Exercise
+from cnn_course.engine.checks.programs import ProgramExercise
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no alarms")
 
@@ -35,6 +36,11 @@ def test_an_endless_loop_is_named_with_the_line_that_ran():
         "Line 3 of your function: `while k < x.size:`",
         "Line 4 of your function: `x[k] = 2 * x[k]`",
     )
+
+
+def test_a_program_is_stopped_too():
+    program = ProgramExercise("double", reference=double.reference, cases=double.cases)
+    assert program(goes_on).mistake == "does not end"
 
 
 def test_alarms_are_as_they_were():

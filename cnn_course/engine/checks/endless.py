@@ -31,8 +31,8 @@ def limited(attempt):
     def stop(number, frame):
         if time.thread_time() - begin >= LIMIT:
             message = (
-                f"Your function does not end: in one test case it was stopped after {LIMIT:g} seconds. Does "
-                "each round of its loop change what the condition asks for?"
+                f"Your function does not end: it was stopped after {LIMIT:g} seconds. Does each round of its "
+                "loop change what the condition asks for?"
             )
             raise Wrong("does not end", message, *_line_of(frame, attempt))
 

@@ -23,6 +23,7 @@ from typing import ClassVar
 import numpy as np
 
 from cnn_course.engine.checks import errors, wording
+from cnn_course.engine.checks.endless import limited
 from cnn_course.engine.checks.evidence import Evidence, Trial, Wrong, call, is_or_are
 from cnn_course.engine.checks.exercise import Case, Exercise, StandIn
 from cnn_course.engine.checks.findings import most_telling
@@ -230,7 +231,8 @@ class ProgramExercise(Exercise):
 
     def trials(self, attempt):
         """Run the attempt on every case, its launches under the sanitizer, beside the reference."""
-        return list(self._trials(attempt, self.inputs(), sanitized))
+        with limited(attempt):
+            return list(self._trials(attempt, self.inputs(), sanitized))
 
     def _trials(self, attempt, cases, take, most=None):
         for given in cases:
