@@ -28,16 +28,20 @@ class Definition:
         None if there is no source.
     locals : set of str
         Local names, parameters included.
-    arrays, mixed_tuples : set of str
-        Parameters known to be arrays, and tuples of several types.
+    arrays : dict of str to int
+        Parameters known to be arrays, and their numbers of axes.
+    mixed_tuples : set of str
+        Parameters known to be tuples of several types.
     """
 
     def __init__(self, function, device, parameters):
         self.function, self.device = function, device
         self.tree = syntax_tree(function)
         tuples = {name: kind for name, kind in parameters if isinstance(kind, tuple)}
-        self.arrays = {name for name, kind in tuples.items() if isinstance(kind[0], np.dtype)}
-        self.mixed_tuples = {name for name, kind in tuples.items() if len(set(kind[1:])) > 1} - self.arrays
+        self.arrays = {name: kind[1] for name, kind in tuples.items() if isinstance(kind[0], np.dtype)}
+        self.mixed_tuples = {
+            name for name, kind in tuples.items() if len(set(kind[1:])) > 1
+        } - self.arrays.keys()
         if self.tree:
             arguments = (each for each in ast.walk(self.tree.args) if isinstance(each, ast.arg))
             self.parameters = {argument.arg for argument in arguments}

@@ -174,13 +174,22 @@ class _Checker:
         owner, method = self._value(node.func.value), node.func.attr
         if owner is np and not is_type(called, np.generic):
             self._check_numpy(node, name)
+        if isinstance(owner, np.ufunc):  # such as np.add.at
+            self._refuse(node, "is not available", name)
         is_refused = method in PYTHON_ATTRIBUTES and method not in METHODS
         if is_refused and self.definition.is_of_kernel(node.func.value):
-            if isinstance(node.func.value, ast.Name) or _has_slice(node.func.value):
+            if self._is_array(node.func.value):
                 self._refuse(node, f"arrays have no {method} in a kernel: write a loop over their elements")
             self._refuse(node, f"numbers have no {method} in a kernel")
         if method == "array" and ast.unparse(node.func.value).endswith(("shared", "local")):
             self._check_shape(node)
+
+    def _is_array(self, node):
+        """Tell whether an expression is an array or a part of one, such as `x` or `x[row]` of two axes."""
+        if not isinstance(node, ast.Subscript):
+            return isinstance(node, ast.Name)
+        axes = self.definition.arrays.get(ast.unparse(node.value), 0)
+        return _has_slice(node) or len(index_parts(node)) < axes
 
     def _check_shape(self, node):
         keywords = {keyword.arg: keyword.value for keyword in node.keywords}

@@ -325,6 +325,28 @@ def of_three_rounds(x, out):
 
 
 @cuda.jit
+def that_breaks_off(x, out):
+    for i in range(out.size):
+        if i != cuda.grid(1):
+            break
+        out[i] = x[i]
+
+
+@cuda.jit
+def that_subtracts(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[0] * float32(0) - x[i]
+
+
+@cuda.jit
+def that_stops_early(x, out):
+    i = cuda.grid(1)
+    if i < out.size - 1:
+        out[i] = x[i]
+
+
+@cuda.jit
 def along_another_axis(x, out):
     row = cuda.grid(1)
     if row < out.shape[0]:
@@ -433,6 +455,9 @@ def test_a_launch_that_ended_early_shows_no_pattern():
         ),
         ("fixed_loop", of_three_rounds, (5,), "Your loop has 3 rounds, whatever the size of `out`."),
         ("loop_over_another_axis", along_another_axis, (2, 3), "Write `range(out.shape[1])` instead."),
+        ("other_sign", that_subtracts, (4,), "A sign is wrong: write `x[0] * float32(0) + x[i]`."),
+        ("break_for_continue", that_breaks_off, (4,), "`break`. Write `continue` instead."),
+        ("one_too_few", that_stops_early, (4,), "`i < out.size - 1`. Write `i < out.size` instead."),
         ("overwritten_sum", that_keeps_the_last, (4,), "Write `total += x[k] * float32(k == i)` instead."),
         (
             "sum_set_back",

@@ -1214,7 +1214,7 @@ def test_work_may_be_repeated_unless_forbidden():
     strict = KernelExercise("s", scale.reference, vectors, once=True)
     verdict = strict(by_every_thread)
     assert verdict.mistake == "done more than once"
-    assert "8 threads compute the same element" in verdict.message
+    assert "64 threads compute the same element" in verdict.message
     assert "Line 4 of your kernel: `out[i] = a * x[i]`" in verdict.details
     assert strict(scale_right).status == "solved"
 
@@ -1445,7 +1445,18 @@ def test_what_kernels_print_is_cut_short(capsys):
     *lines, last = capsys.readouterr().out.splitlines()
     assert len(lines) == 20
     assert lines[0].split() == ["thread", "0"]
-    assert re.fullmatch(r"\.\.\. and \d+ more lines, of all launches of the check", last)
+    assert re.fullmatch(r"\.\.\. and \d+ more lines, of all cases of the check", last)
+
+
+def test_what_a_function_prints_is_cut_short(capsys):
+    def told(x):
+        print(*x, sep="\n")
+        return x
+
+    exercise = Exercise("told", reference=lambda x: x, cases=lambda rng: [(np.ones(30),), (np.ones(31),)])
+    assert exercise(told).status == "solved"
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert (len(lines), last) == (20, "... and 41 more lines, of all cases of the check")
 
 
 def test_a_barrier_that_is_not_called_is_told():

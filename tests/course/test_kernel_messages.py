@@ -32,6 +32,7 @@ CONV, FIRST, DENSE = "convolution_on_the_gpu", "first_cuda_kernels", "dense_laye
 TILING, PRODUCT, WIDE_LOADS = "shared_memory_and_tiling", "matrix_product", "convolution_as_matmul"
 ZEROS = ", ".join(["float32(0)"] * 4)
 BACK, MACHINE = "backward_kernels", "the_machine"
+POOL_BACK = "max_pool_backward_kernel"
 SUM = "total += weight[oc, ic, kh, kw] * x[ic, oh + kh, ow + kw]"
 AGAIN = pytest.mark.exhaustive("the same slip in another exercise, told by the same functions")
 HELPS = [  # where the advice is a line to change, and solves the exercise
@@ -51,6 +52,19 @@ HELPS = [  # where the advice is a line to change, and solves the exercise
     (CONV, "conv_valid_kernel", loops("weight.shape[1]"), "Your loop has 3 rounds, whatever the size of"),
     (CONV, "conv2d_kernel", loops("weight.shape[2]", "weight.shape[3]"), "Your loops have 3 rounds,", AGAIN),
     (DENSE, "matmul_kernel", [("range(a.shape[1])", "range(0, 1)")], "Your loop has 1 round, whatever the"),
+    (
+        "pooling_and_softmax",
+        "softmax_kernel",
+        [("1, logits.shape[1]", "1, 10"), ("range(logits.shape[1])", "range(10)", 2)],
+        "Your loops have 9 rounds and 10 rounds, whatever the size of `logits` and `out`.",
+    ),
+    # Loops that break off.
+    (
+        BACK,
+        "conv2d_backward_input_kernel",
+        ("continue", "break", 2),
+        "`break` ends the loop. Where only this round is to be left out, write `continue`.\n",
+    ),
     # Several comparisons that let one too many pass.
     *(
         (
@@ -79,6 +93,29 @@ HELPS = [  # where the advice is a line to change, and solves the exercise
         "Write `h < x.shape[2] and 0 <= w < x.shape[3]` instead.",
     ),
     (FIRST, "mirror_kernel", ("column < width", "column <= width"), "a comparison lets one number too many"),
+    # Comparisons and loops that leave out the last one.
+    *(
+        (notebook, exercise, (old, f"{old} - 1"), f"`{old} - 1` leaves out the last one: it is right without")
+        for notebook, exercise, old in [
+            (FIRST, "axpy_kernel", "i < out.size"),
+            (CONV, "conv2d_kernel", "i >= out.size"),
+        ]
+    ),
+    # Guards by another size.
+    *(
+        (
+            notebook,
+            exercise,
+            (old, new),
+            f"with another size than its own.\n*Line 5 of your kernel: `{new}`. ",
+        )
+        for notebook, exercise, old, new in [
+            (CONV, "conv_valid_kernel", "row < out.shape[0]", "row < image.shape[0]"),
+            ("pooling_and_softmax", "softmax_kernel", "row < logits.shape[0]", "row < logits.size"),
+            ("pooling_and_softmax", "max_pool_kernel", "i < out.size", "i < x.size"),
+            (FIRST, "autocorrelation_kernel", "i < out.size", "i < signal.size"),
+        ]
+    ),
     # Loops that go one too far.
     *(
         (
@@ -165,6 +202,7 @@ HELPS = [  # where the advice is a line to change, and solves the exercise
             *again,
         )
         for notebook, exercise, *again in [
+            (CONV, "conv2d_kernel"),
             (BACK, "conv2d_backward_weight_kernel", AGAIN),
             (BACK, "conv2d_backward_input_kernel", AGAIN),
             (MACHINE, "conv_nhwc_kernel"),
@@ -220,6 +258,24 @@ SAYS = [
         "of the loop.\nLine 13 of your kernel: `total = float32(0)`\nLine 8 of your kernel: "
         "`for kh in range(weight.shape[2]):`. Write `total = float32(0)` before it.\n",
     ),
+    (
+        FIRST,
+        "axpy_kernel",
+        ("i = cuda.grid(1)\nif i < out.size:", "for i in range(out.size):"),
+        "One is enough: let each thread compute its own element, and no other.\n",
+    ),
+    (
+        CONV,
+        "conv2d_kernel",
+        ("kh - padding_h", "kh + padding_h"),
+        "A sign is wrong: write `oh * stride_h + kh - padding_h`.\n",
+    ),
+    (
+        CONV,
+        "conv2d_kernel",
+        ("x[n, ic, h, w]", "x[n, oc, h, w]"),
+        "past the edge of `x`: `oc` is 1, and axis 1 has the size 1. Is `oc` the index that you mean there, ",
+    ),
     # Exceptions.
     (FIRST, "axpy_kernel", ("x[i] + y[i]", "x + y"), "with single elements: write `x[i]` and `y[i]`."),
     (FIRST, "axpy_kernel", ("x[i] + y[i]", "x + y[i]"), "computes with single elements: write `x[i]`."),
@@ -235,6 +291,45 @@ SAYS = [
         "max_pool_backward_kernel",
         ("argmax[plane, oh, ow]", "argmax[i]"),
         "`argmax` has 3 axes, and you give 1 index.\n",
+    ),
+    (BACK, POOL_BACK, ("grad_input, pixel", "grad_input, where"), "`grad_input` has 3 axes, and you give 1 "),
+    *(
+        (BACK, POOL_BACK, change, "`grad_input` has 3 axes, and you give 2 indices.\n")
+        for change in [
+            ("grad_input, pixel", "grad_input, (plane, where)"),
+            (
+                "cuda.atomic.add(grad_input, pixel, grad_output[plane, oh, ow])",
+                "grad_input[plane, where] += grad_output[plane, oh, ow]",
+            ),
+        ]
+    ),
+    (BACK, POOL_BACK, ("cuda.atomic.add", "np.add.at"), "`np.add.at` is not available.\n"),
+    (
+        BACK,
+        POOL_BACK,
+        (
+            "cuda.atomic.add(grad_input, pixel, grad_output[plane, oh, ow])",
+            "grad_input[plane, where // width, where % width] += grad_output[plane, oh, ow]",
+        ),
+        "Write `cuda.atomic.add(grad_input, (plane, where // width, where % width), grad_output[plane, oh, ",
+    ),
+    (
+        BACK,
+        "bias_gradient_kernel",
+        ("total = block_sum(total)", "    total = block_sum(total)"),
+        "call it outside of any branch or loop that only some enter or leave before, and let no thread ",
+    ),
+    (
+        "pooling_and_softmax",
+        "softmax_kernel",
+        ("logits[row, 0], float32(0)", "logits[row].max(), float32(0)"),
+        "Arrays have no max in a kernel: write a loop over their elements.\n",
+    ),
+    (
+        FIRST,
+        "relu_on_gpu",
+        ("def relu_on_gpu", "@cuda.jit\ndef relu_on_gpu"),
+        "`relu_on_gpu` is an ordinary function: take the `@cuda.jit` above it away.\n",
     ),
     (
         FIRST,

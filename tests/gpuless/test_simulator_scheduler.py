@@ -1086,6 +1086,10 @@ def slice_kernel(x):
     x[0] = x[1:3].max()
 
 
+def add_at_kernel(x):
+    np.add.at(x, 0, 1)
+
+
 def return_kernel(x):
     if x[0] > 0:
         return
@@ -1176,6 +1180,7 @@ def changing_shape_kernel(x):
         (max_kernel, "np.max is not available"),
         (method_kernel, "arrays have no max in a kernel: write a loop"),
         (slice_kernel, "arrays have no max in a kernel: write a loop"),
+        (add_at_kernel, "np.add.at is not available"),
         (return_kernel, "a kernel returns nothing"),
         (plain_kernel, "plain is a plain Python function.*device=True"),
         (try_kernel, "exceptions cannot be caught"),
@@ -1199,6 +1204,15 @@ def test_python_no_compiler_takes_is_refused_with_its_line(function, message):
     line = int(str(caught.value).partition("line ")[2].partition(":")[0])
     assert first < line <= first + 4
     assert f"in kernel {function.__name__}" in str(caught.value)
+
+
+@pytest.mark.parametrize(("axes", "what"), [(2, "numbers"), (3, "arrays")])
+def test_an_index_for_fewer_axes_than_an_array_has_leaves_an_array(axes, what):
+    def kernel(x):
+        x[0, 0] = x[0, 1].max()
+
+    with pytest.raises(UnsupportedPython, match=f"{what} have no max in a kernel"):
+        cuda.jit(kernel)[1, 1](cuda.to_device(np.zeros((2,) * axes)))
 
 
 @cuda.jit(device=True)

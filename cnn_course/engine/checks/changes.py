@@ -57,6 +57,17 @@ def tighten(tree, loose):
         twin.ops[k] = STRICTER[type(twin.ops[k])][0]()
 
 
+def go_on(tree, breaks):
+    """Let loops go on with their next round where they break off."""
+    for node in breaks:
+        _twin(tree, node).__class__ = ast.Continue
+
+
+def turn_sign(tree, node):
+    """Subtract what is added, or add what is subtracted."""
+    _twin(tree, node).op = ast.Sub() if isinstance(node.op, ast.Add) else ast.Add()
+
+
 def put(tree, places):
     """Replace expressions: each is a node, and the new text."""
     new = {_key(node): ast.parse(text, mode="eval").body for node, text in places}
@@ -85,6 +96,11 @@ def one_less(node):
     """
     fewer = _without_one(node)
     return f"{ast.unparse(node)} - 1" if fewer is None else ast.unparse(fewer)
+
+
+def is_one_less(node):
+    """Return whether an expression is another one, less one, such as ``n - 1``."""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and _is_one(node.right)
 
 
 def _without_one(node):
@@ -179,5 +195,4 @@ def atomic_call(statement, array):
     if len(values) > 1 or not isinstance(target, ast.Subscript) or ast.unparse(target.value) != array:
         return None
     index = ast.unparse(target.slice)
-    index = f"({index})" if isinstance(target.slice, ast.Tuple) else index
     return f"cuda.atomic.add({array}, {index}, {ast.unparse(values[0])})"

@@ -49,8 +49,7 @@ def in_words(error: BaseException) -> str:
     >>> in_words(RuntimeError("kernel k needs a grid and a block: k[grid, block](...)"))
     'A kernel is called like a function: launch it with grid and block, `kernel[grid, block](...)`.'
     """
-    unconfigured = "Kernel launch configuration was not specified", "needs a grid and a block: "
-    if any(words in str(error) for words in unconfigured):  # numba-cuda's words, and the simulator's
+    if is_unconfigured(error):
         return (
             "A kernel is called like a function: launch it with grid and block, `kernel[grid, block](...)`."
         )
@@ -59,6 +58,12 @@ def in_words(error: BaseException) -> str:
     cause = compiler_cause(str(error))
     says_all = cause is not None and cause.kind in ("not in cuda", "arguments", "whole array")
     return of_cause(cause) if says_all else f"This does not compile. {of_cause(cause)}".strip()
+
+
+def is_unconfigured(error):
+    """Return whether a kernel was called without a grid and a block."""
+    unconfigured = "Kernel launch configuration was not specified", "needs a grid and a block: "
+    return any(words in str(error) for words in unconfigured)  # numba-cuda's words, and the simulator's
 
 
 def is_about_arguments(error: BaseException) -> bool:

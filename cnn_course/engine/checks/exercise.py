@@ -24,8 +24,10 @@ import numpy as np
 from cnn_course.engine import workbook
 from cnn_course.engine.checks import cells
 from cnn_course.engine.checks.compare import same
+from cnn_course.engine.checks.endless import limited
 from cnn_course.engine.checks.evidence import Case, Evidence, StandIn, Trial, Wrong, call, first_finding
 from cnn_course.engine.checks.judges import JUDGES
+from cnn_course.engine.checks.launches import few_prints
 from cnn_course.engine.checks.source import is_blank
 from cnn_course.engine.checks.uninitialised import code_of, names_in
 
@@ -182,7 +184,8 @@ class Exercise:
     def __call__(self, attempt):
         """Check `attempt`, a function (not its result); store it if it is right; return the `Verdict`."""
         failure = cells.failure_of(self.name, attempt)
-        verdict = self._failed(failure) if failure else self._verdict(attempt)
+        with few_prints():
+            verdict = self._failed(failure) if failure else self._verdict(attempt)
         if verdict.status == "solved":
             kept = workbook.keep(self, attempt)
             return replace(verdict, details=(*verdict.details, *filter(None, [kept])))
@@ -211,7 +214,8 @@ class Exercise:
 
     def attempted(self, attempt, given):
         """Run the attempt on one case; return the `Outcome`."""
-        return call(attempt, given, None if isinstance(attempt, StandIn) else self.run)
+        with limited(attempt):
+            return call(attempt, given, None if isinstance(attempt, StandIn) else self.run)
 
     def behaving_like(self, function):
         """Return an attempt with the outcomes of a function with the reference's arguments."""

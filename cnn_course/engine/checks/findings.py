@@ -11,8 +11,8 @@ from gpuless.limits import WARP
 
 # The methods of `Repairs` that may repair a finding.
 _REPAIRS = {
-    "writes past the edge": ("comparison", "loop", "axes", "guard"),
-    "reads past the edge": ("comparison", "loop", "axes", "guard"),
+    "writes past the edge": ("comparison", "loop", "axes", "sizes", "guard"),
+    "reads past the edge": ("comparison", "loop", "axes", "sizes", "guard"),
     "negative index": ("guard",),
     "missing barrier": ("barriers", "atomic"),
     "lost update": ("atomic",),

@@ -16,7 +16,9 @@ from cnn_course.engine.checks.sizes import (
     exchanged_guard,
     fixed_loop,
     loop_over_another_axis,
+    one_too_few,
 )
+from cnn_course.engine.checks.slips import break_for_continue, other_sign
 from cnn_course.engine.checks.source import atomic_assigned, bitwise_condition, uncalled
 from cnn_course.engine.checks.sums import overwritten_sum, sum_set_back
 from cnn_course.engine.checks.uninitialised import code_of
@@ -147,11 +149,14 @@ KERNEL_JUDGES = (
     exchanged_guard,
     fixed_loop,
     loop_over_another_axis,
+    one_too_few,
     overwritten_sum,
     sum_set_back,
     written_pattern,
     sanitizers_finding,
     unwritten,
+    break_for_continue,
+    other_sign,
     wrong_result,
     done_twice,
     one_for_all,

@@ -71,6 +71,9 @@ changes input             an input has changed
 guard exchanges axes      it compares indices with the sizes of the wrong axes
 fixed loop                a loop has a fixed number of rounds instead of the size of an axis
 loop over another axis    a loop counts along another axis than the one it indexes
+break for continue        a loop ends where it should go on with the next round
+other sign                ``+`` where ``-`` is right, or the other way round
+one too few               a comparison or a loop leaves out the last element, by a ``- 1``
 overwritten sum           ``=`` in a loop where ``+=`` is right
 sum set back              a loop resets a sum that belongs to all of its rounds
 atomic assigned           the result of an atomic operation is stored into its own array
@@ -110,7 +113,6 @@ from cnn_course.engine.checks.launches import (
     LaunchCase,
     Output,
     examine,
-    few_prints,
     inout,
     launch,
     normal,
@@ -216,8 +218,7 @@ class KernelExercise(Exercise):
         problem = "" if isinstance(attempt, StandIn) else _kernel_problem(attempt, self.name)
         if problem:
             return Verdict(self.name, "wrong", problem, mistake="not a kernel")
-        with few_prints():
-            return super()._verdict(attempt)
+        return super()._verdict(attempt)
 
     def names_of(self, attempt, given):
         """Return a kernel's names of the reference's arguments: all but the outputs."""

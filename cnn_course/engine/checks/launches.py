@@ -213,7 +213,7 @@ _PRINTED = 20  # lines
 
 @contextlib.contextmanager
 def few_prints():
-    """Print only the first lines that kernels print: a check runs thousands of threads, many times."""
+    """Print only the first lines that attempts print: a check runs many cases, and thousands of threads."""
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
@@ -221,6 +221,6 @@ def few_prints():
     finally:
         lines = printed.getvalue().splitlines()
         if len(lines) > _PRINTED:
-            lines[_PRINTED:] = [f"... and {len(lines) - _PRINTED} more lines, of all launches of the check"]
+            lines[_PRINTED:] = [f"... and {len(lines) - _PRINTED} more lines, of all cases of the check"]
         if lines:
             print(*lines, sep="\n")

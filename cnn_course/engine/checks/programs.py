@@ -23,12 +23,12 @@ from typing import ClassVar
 import numpy as np
 
 from cnn_course.engine.checks import errors, wording
+from cnn_course.engine.checks.endless import limited
 from cnn_course.engine.checks.evidence import Evidence, Trial, Wrong, call, is_or_are
 from cnn_course.engine.checks.exercise import Case, Exercise, StandIn
 from cnn_course.engine.checks.findings import most_telling
 from cnn_course.engine.checks.judges import changed_input, known_mistake, properties, suspicious_source
 from cnn_course.engine.checks.kernel_judges import why_it_raised
-from cnn_course.engine.checks.launches import few_prints
 from cnn_course.engine.checks.results import another_shape, wrong_numbers, wrong_result
 from cnn_course.engine.checks.source import has_dots_left
 from cnn_course.engine.checks.surroundings import (
@@ -231,7 +231,8 @@ class ProgramExercise(Exercise):
 
     def trials(self, attempt):
         """Run the attempt, its launches under the sanitizer, and the reference on every case."""
-        return list(self._trials(attempt, self.inputs(), sanitized))
+        with limited(attempt):
+            return list(self._trials(attempt, self.inputs(), sanitized))
 
     def _trials(self, attempt, cases, take, most=None):
         for given in cases:
@@ -259,8 +260,7 @@ class ProgramExercise(Exercise):
     def _verdict(self, attempt):
         if has_dots_left(attempt):
             return self._unsolved("Write your answer into the cell above, run it, then run this check again.")
-        with few_prints():
-            return super()._verdict(attempt)
+        return super()._verdict(attempt)
 
     def _praise(self, trials):
         return f"Right on all {len(trials)} test cases, and the sanitizer found nothing in any launch."

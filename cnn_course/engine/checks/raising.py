@@ -32,6 +32,7 @@ def explained_by_source(evidence, trial):
         or _value_before_index(evidence, nodes, error)
         or _missing_indices(nodes, arrays, error)
         or _missing_indices(_given_names(nodes, tree), arrays, error)
+        or _missing_in_atomic(nodes, tree, arrays, error)
         or _whole_arrays(nodes, arrays, error)
     )
 
@@ -59,10 +60,11 @@ def _missing_indices(nodes, arrays, error):
     if not _is_of_an_index(error):
         return ""
     is_of_a_value = isinstance(error, UnsupportedPython)
+    changed = [node.target for node in nodes if isinstance(node, ast.AugAssign)]
     for node in nodes:
         if not (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)):
             continue
-        if is_of_a_value and not isinstance(node.ctx, ast.Load):
+        if is_of_a_value and not isinstance(node.ctx, ast.Load) and node not in changed:
             continue
         axes, given = np.ndim(arrays.get(node.value.id, 0)), len(changes.parts_of(node))
         has_slices = any(isinstance(part, ast.Slice) for part in ast.walk(node.slice))
@@ -73,6 +75,19 @@ def _missing_indices(nodes, arrays, error):
             and "..." not in ast.unparse(node.slice)
         ):
             return too_few_indices(node.value.id, axes, given)
+    return ""
+
+
+def _missing_in_atomic(nodes, tree, arrays, error):
+    """Say the same of the array of an atomic operation."""
+    calls = [node for node in nodes if changes.called(node).startswith("cuda.atomic.") and len(node.args) > 2]
+    for call in calls if _is_of_an_index(error) else ():
+        array, index = ast.unparse(call.args[0]), call.args[1]
+        given = _given_names([index], tree) or [index]
+        counts = {len(each.elts) if isinstance(each, ast.Tuple) else 1 for each in given}
+        axes = np.ndim(arrays.get(array, 0))
+        if not any(isinstance(each, ast.Call) for each in given) and max(counts) < axes:
+            return too_few_indices(array, axes, max(counts))
     return ""
 
 

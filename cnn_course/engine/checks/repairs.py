@@ -66,10 +66,8 @@ class Repairs:
     def guard(self, lines, array):
         """Find a missing guard: the condition that an index lies inside the array."""
         for line, index in self._indices(lines[:1], array):
-            sizes = [f"{array}.shape[{k}]" if len(index) > 1 else f"{array}.size" for k in range(len(index))]
-            parts = [
-                each for each in zip(map(ast.unparse, index), sizes, strict=True) if not each[0].isdigit()
-            ]
+            pairs = zip(map(ast.unparse, index), _sizes_of(array, index), strict=True)
+            parts = [each for each in pairs if not each[0].isdigit()]
             for sign in ("", "0 <= "):
                 conditions = [f"{sign}{part} < {size}" for part, size in parts]
                 for place, where, known in self._around(line, conditions):
@@ -117,6 +115,24 @@ class Repairs:
             new += text[done:start] + text[start:end].replace(sign, better, 1)
             done = end
         return Repair(line, text[first:last], new + text[done:last])
+
+    def sizes(self, lines, array):
+        """Find the comparisons of an index with another size than that of its axis, or than `.size`."""
+        wanted = {}
+        for _, index in self._indices(lines[:1], array):
+            wanted |= zip(map(ast.unparse, index), _sizes_of(array, index), strict=True)
+        nodes = [each for each in ast.walk(self.tree) if isinstance(each, ast.Compare)]
+        parts, totals = [], []
+        for node in (each for each in nodes if each.lineno == each.end_lineno):
+            for one, other in itertools.permutations([node.left, *node.comparators], 2):
+                size = wanted.get(ast.unparse(one))
+                if size and not isinstance(other, ast.Constant) and ast.unparse(other) not in wanted:
+                    parts.append((node, (other, size)))
+                elif not size and isinstance(other, ast.Attribute) and other.attr == "size":
+                    totals.append((node, other))
+        others = [f"{each.arg}.size" for each in ast.walk(self.tree) if isinstance(each, ast.arg)]
+        flat = ([(node, (total, size))] for node, total in totals for size in others)
+        return next(filter(None, map(self.replaced, [parts, *flat])), [])
 
     def loop(self, lines, array):
         """Find loops that go one too far."""
@@ -287,6 +303,11 @@ def solves(evidence, cases):
     return lambda kernel: (
         all(exercise.is_flawless(kernel, case) for case in cases) and exercise.allows(kernel)
     )
+
+
+def _sizes_of(array, index):
+    """Return the sizes that the parts of an index are to be less than, as text."""
+    return [f"{array}.shape[{k}]" if len(index) > 1 else f"{array}.size" for k in range(len(index))]
 
 
 def _all_of(why, parts, repairs):

@@ -46,9 +46,10 @@ def raised(evidence):
             "A kernel that your function launches does not compile with these arguments. Are they in the "
             "kernel's order, and has each as many axes as the kernel takes?"
         )
-    return Wrong(
-        "raises", message, *errors.line_of(error, evidence.attempt, evidence.what), *_where(evidence)
-    )
+    if evidence.what == "kernel" and errors.is_unconfigured(error):
+        message = f"`{evidence.exercise.name}` is an ordinary function: take the `@cuda.jit` above it away."
+    where = *errors.line_of(error, evidence.attempt, evidence.what), *_where(evidence)
+    return Wrong("raises", message, *where)
 
 
 def returns_none(evidence):
@@ -114,9 +115,8 @@ def ignored_input(evidence):
     if len(ignored) == len(arrays):
         return Wrong("constant", f"Your {what} gives the same result for all inputs.")
     name = list(evidence.named(trials[0].case))[ignored[0]]
-    return Wrong(
-        "ignores input", f"The result stays the same when `{name}` changes: does your {what} use it?"
-    )
+    message = f"The result stays the same when `{name}` changes: does your {what} use it?"
+    return Wrong("ignores input", message)
 
 
 def _follows(evidence, trial, index):

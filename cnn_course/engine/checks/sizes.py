@@ -90,6 +90,21 @@ def _as_many_rounds(loops):
     return f"{loop} {numbers}, whatever the size of {' and '.join(f'`{name}`' for name in names)}."
 
 
+def one_too_few(evidence):
+    """Find comparisons and loops that leave out the last one, as ``i < out.size - 1`` does."""
+    repairs, parts = repairs_of(evidence), []
+    for node in ast.walk(repairs.tree) if repairs else ():
+        ends = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        ends = node.args[:2][-1:] if changes.is_range(node) else ends
+        lesser = [end for end in ends if changes.is_one_less(end) and node.lineno == node.end_lineno]
+        parts += [(node, (end, ast.unparse(end.left))) for end in lesser]
+    found = repairs.replaced(parts) if parts else []
+    if not found:
+        return None
+    message = f"`{found[0].old}` leaves out the last one: it is right without the `- 1`."
+    return Wrong("one too few", message, *map(advised, found), evidence.where(first_wrong(evidence)))
+
+
 def caret_for_power(evidence):
     """Find ``n^2`` instead of ``n**2``."""
     repairs = repairs_of(evidence)
@@ -231,10 +246,10 @@ def _differ(one, other, evidence):
 
 
 def _rounds(call):
-    """Return the rounds of a loop over ``range(3)`` or ``range(0, 3)``, 0 for other ranges."""
+    """Return the rounds of a loop over ``range(3)`` or ``range(1, 4)``, 0 for other ranges."""
     numbers = [each.value for each in call.args if isinstance(each, ast.Constant)]
-    is_from_zero = len(numbers) == len(call.args) and numbers[:-1] in ([], [0])
-    return numbers[-1] if is_from_zero and isinstance(numbers[-1], int) else 0
+    is_plain = len(numbers) == len(call.args) < 3 and all(isinstance(each, int) for each in numbers)
+    return len(range(*numbers)) if is_plain else 0
 
 
 def _axis_of(loop, arrays):

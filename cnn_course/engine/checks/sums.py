@@ -32,11 +32,12 @@ def sum_set_back(evidence):
     repairs = repairs_of(evidence)
     for assignment, loops in _assignments(repairs.tree) if repairs else ():
         name, line = assignment.targets[0].id, assignment.lineno
-        for loop in loops if _is_zero(assignment.value) else ():
+        start = "zero" if _is_zero(assignment.value) else f"`{ast.unparse(assignment.value)}`"
+        for loop in loops if start == "zero" or _is_added_to(name, loops[0]) else ():
             if repairs.helps(changes.move, line, loop.lineno):
                 message = (
-                    f"The loop sets `{name}` back to zero in each round, so only the last one counts: move "
-                    "that line out of the loop."
+                    f"The loop sets `{name}` back to {start} in each round, so only the last one counts: "
+                    "move that line out of the loop."
                 )
                 advice = advised(
                     Repair(loop.lineno, repairs.text(loop.lineno), repairs.text(line), "before it")
@@ -62,12 +63,17 @@ def _assignments(tree):
 
 
 def _starts_before(loop, name, tree):
-    """Return whether a name is set to zero above a loop."""
+    """Return whether a name is set above a loop."""
     return any(
         isinstance(node, ast.Assign) and name in changes.bound(node) and node.lineno < loop.lineno
         for node in ast.walk(tree)
-        if _is_zero(getattr(node, "value", None))
     )
+
+
+def _is_added_to(name, loop):
+    """Return whether a loop adds to a name by `+=`."""
+    steps = (node for node in ast.walk(loop) if isinstance(node, ast.AugAssign))
+    return any(ast.unparse(node.target) == name for node in steps)
 
 
 def _is_zero(node):

@@ -1,11 +1,14 @@
 """The sentences of a verdict about a finding of the sanitizer."""
 
+import ast
 import inspect
 import re
 
 import numpy as np
 
+from cnn_course.engine.checks.changes import parts_of
 from cnn_course.engine.checks.errors import numbered_line
+from cnn_course.engine.checks.source import parsed
 from cnn_course.engine.checks.uninitialised import code_of
 from gpuless.access import READ, WRITE
 from gpuless.sanitizer import words
@@ -46,6 +49,8 @@ WORDS = {
 # Said instead, with the line to change, if a repair makes the kernel right.
 REPAIRED = {
     "guard": "The kernel uses {array} past its edge: a guard is missing, or one lets too many pass.",
+    "sizes": "The kernel uses {array} past its edge: a guard compares an index with another size than its "
+    "own.",
     "comparison": "The kernel uses {array} past its edge: a comparison lets one number too many pass.",
     "comparisons": "The kernel uses {array} past its edge: comparisons let one number too many pass.",
     "loop": "Your loop goes one too far, past the edge of {array}.",
@@ -90,6 +95,10 @@ SAME_INDEX = (
     "index."
 )
 _AXES = " Are the indices in the order of its axes?"
+_ONE_INDEX = (
+    "The kernel reads past the edge of {array}: `{part}` is {value}, and axis {axis} has the size {size}. Is "
+    "`{part}` the index that you mean there, or does a guard or a loop let it go too far?"
+)
 # Of a shared or local array.
 _TOO_SMALL = (
     "The kernel {verb} past the edge of {array}, its {space} array of shape {shape}. Is that too small for "
@@ -99,12 +108,12 @@ _TOO_SMALL = (
 # If the barrier is in a function that the kernel calls, such as `block_sum`.
 _CALLED_BY_SOME = (
     "Every thread of a block has to reach the barrier in `{function}`, and here some do not: call it outside "
-    "of any branch, and let no thread `return` before."
+    "of any branch or loop that only some enter or leave before, and let no thread `return` before."
 )
 # If it is an operation of a warp.
 _CALLED_BY_SOME_LANES = (
     "Every lane of a warp has to reach `{function}`, and here some do not: call it outside of any branch "
-    "that only some lanes enter, and let none `return` before."
+    "or loop that only some lanes enter or leave before, and let none `return` before."
 )
 
 
@@ -154,7 +163,27 @@ def explained(attempt, finding, trace):
         return _TOO_SMALL.format(verb=verb, array="{array}", space=info.space, shape=info.shape)
     if name == "writes past the edge":
         return _of_a_write_past_the_edge(finding, info, trace)
-    return WORDS[name] + (_AXES if len(info.shape) > 1 else "")
+    return _of_one_index(attempt, finding) or WORDS[name] + (_AXES if len(info.shape) > 1 else "")
+
+
+def _of_one_index(attempt, finding):
+    """Return what to say where one index of several is too large; nothing if the source does not show it."""
+    places = enumerate(zip(finding.index or (), finding.shape, strict=False))
+    outside = [k for k, (one, size) in places if isinstance(one, int) and one >= size]
+    line = finding.site.line - code_of(attempt).co_firstlineno + 1 if finding.site else 0
+    tree = parsed(attempt)
+    parts = {
+        ast.unparse(parts_of(node)[outside[0]])
+        for node in (ast.walk(tree) if tree and len(finding.shape) > 1 == len(outside) else ())
+        if isinstance(node, ast.Subscript) and (node.lineno, ast.unparse(node.value)) == (line, finding.array)
+        if len(parts_of(node)) == len(finding.shape)
+    }
+    if len(parts) != 1:
+        return ""
+    (part,), (axis,) = parts, outside
+    return _ONE_INDEX.format(
+        array="{array}", part=part, value=finding.index[axis], axis=axis, size=finding.shape[axis]
+    )
 
 
 def _of_a_write_past_the_edge(finding, info, trace):

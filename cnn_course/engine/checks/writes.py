@@ -66,10 +66,13 @@ class Writes:
 
 def written_pattern(evidence):
     """Find a wrong index by the pattern of the written elements."""
+    patterns = PATTERNS
+    if any(len(Writes(evidence.attempt, trial).rows) for trial in evidence.traced):
+        patterns = patterns[1:]  # a guard that is too small may leave nothing of a single element
     for trial in evidence.traced:
         if {"divergent barrier", "divergent warp", "division by zero"} & trial.report.kinds:
             continue  # it ended early
-        found = first_finding(PATTERNS, Writes(evidence.attempt, trial), trial)
+        found = first_finding(patterns, Writes(evidence.attempt, trial), trial)
         if found is not None:
             return Wrong(found.mistake, found.message, *found.details, evidence.where(trial))
     return None
@@ -235,7 +238,7 @@ def _outputs(evidence, trial):
 def done_twice(evidence):
     """Find that two threads write the same element of an output, in exercises that refuse it."""
     trials = evidence.traced if evidence.exercise.once else ()
-    for trial in trials:
+    for trial in reversed(trials):  # the first may have a single element, whose thread could be any
         if found := _done_twice(evidence.attempt, trial):
             return Wrong(found.mistake, found.message, *found.details, evidence.where(trial))
     return None

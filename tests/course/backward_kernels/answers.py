@@ -57,7 +57,8 @@ WRONG = {
             ]
         ],
         "divergent barrier": [
-            [("total = block_sum(total)", ""), ("grad_bias[c] = total", "grad_bias[c] = block_sum(total)")]
+            [("total = block_sum(total)", ""), ("grad_bias[c] = total", "grad_bias[c] = block_sum(total)")],
+            ("total = block_sum(total)", "    total = block_sum(total)"),
         ],
         "reads past the edge": [("i // positions, c, i % positions", "i % positions, c, i // positions")],
         "writes past the edge": [
@@ -109,6 +110,15 @@ WRONG = {
             ("if i < grad_output.size:", "if True:"),
             ("grad_output.size", "grad_input.size"),
         ],
+        "raises": [
+            ("grad_input, pixel", "grad_input, where"),
+            ("grad_input, pixel", "grad_input, (plane, where)"),
+            ("cuda.atomic.add", "np.add.at"),
+            (
+                "cuda.atomic.add(grad_input, pixel, grad_output[plane, oh, ow])",
+                "grad_input[plane, where] += grad_output[plane, oh, ow]",
+            ),
+        ],
     },
     "conv2d_backward_weight_kernel": {
         "reads past the edge": [
@@ -136,6 +146,9 @@ WRONG = {
         "writes past the edge": [("if i < grad_input.size:", "if True:")],
         "first block only": [("cuda.grid(1)", "cuda.threadIdx.x")],
         "float64": [("float32(0)", "0.0")],
+        "break for continue": [
+            ("continue", "break", 2),
+        ],
     },
 }
 
@@ -162,6 +175,7 @@ RIGHT = {
         """
     },
     "relu_backward_kernel": {
+        "a zero of no type": [("else float32(0)", "else 0")],
         "a stored 0.0": """
             i = cuda.grid(1)
             if i < out.size:
@@ -169,7 +183,7 @@ RIGHT = {
                     grad_input[i] = grad_output[i]
                 else:
                     grad_input[i] = 0.0
-        """
+        """,
     },
 }
 

@@ -63,6 +63,7 @@ WRONG = {
             ("0 <= h < x.shape[2] and 0 <= w < x.shape[3]", "h >= 0 and w >= 0"),
             ("0 <= h < x.shape[2] and 0 <= w < x.shape[3]", "0 <= h <= x.shape[2] and 0 <= w <= x.shape[3]"),
             ("0 <= h < x.shape[2] and 0 <= w < x.shape[3]", "0 <= h < x.shape[2] or 0 <= w < x.shape[3]"),
+            ("x[n, ic, h, w]", "x[n, oc, h, w]"),
         ],
         "negative index": [
             ("0 <= h < x.shape[2] and 0 <= w < x.shape[3]", "h < x.shape[2] and w < x.shape[3]")
@@ -72,6 +73,12 @@ WRONG = {
             [("bias[oc]", "0.0"), ("out[n, oc, oh, ow] = total", "out[n, oc, oh, ow] = total + bias[oc]")]
         ],
         "first block only": [("uint32(cuda.grid(1))", "cuda.threadIdx.x")],
+        "one too few": [("i >= out.size", "i >= out.size - 1")],
+        "overwritten sum": [("total +=", "total =")],
+        "other sign": [("kh - padding_h", "kh + padding_h")],
+        "sum set back": [
+            ("for ic in range(x.shape[1]):", "for ic in range(x.shape[1]):\n    total = bias[oc]")
+        ],
     },
     "shrink": {
         "writes past the edge": [("if i >= out.size:\n    return", "")],

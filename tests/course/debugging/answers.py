@@ -46,10 +46,8 @@ WRONG = {
             ("min(column + 1, width - 1)", "min(column + 1, width)"),
         ],
         "negative index": [("max(column - 1, 0)", "column - 1")],
-        "never written": [
-            ("column < width:", "0 < column < width - 1:"),
-            ("row < height and column < width", "row < height - 1 and column < width - 1"),
-        ],
+        "never written": [("column < width:", "0 < column < width - 1:")],
+        "one too few": [("row < height and column < width", "row < height - 1 and column < width - 1")],
         "x and y exchanged": [("column, row = cuda.grid(2)", "row, column = cuda.grid(2)")],
         "float64": [
             [

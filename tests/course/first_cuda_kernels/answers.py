@@ -11,6 +11,7 @@ WRONG = {
         "never written": [("cuda.grid(1)", "cuda.blockIdx.x + cuda.threadIdx.x")],
         "changes input": [("out[i] =", "y[i] =")],
         "nothing written": [("out[i] =", "out =")],
+        "one too few": [("i < out.size", "i < out.size - 1")],
         "uninitialised read": [("out[i] =", "out[i] +=")],
         "float64": [
             ("out[i] = a * x[i] + y[i]", "total = 0.0\ntotal += a * x[i]\ntotal += y[i]\nout[i] = total")
@@ -42,7 +43,10 @@ WRONG = {
         "nothing computed": [("relu_forward_naive_kernel[device.blocks(x.size, 128), 128](d_x, d_out)", "")],
         "type": [("cuda.device_array(x.shape, x.dtype)", "cuda.device_array(x.shape)")],
         "returns None": [("return d_out.copy_to_host()", "d_out.copy_to_host()")],
-        "raises": [("[device.blocks(x.size, 128), 128]", "")],
+        "raises": [
+            ("[device.blocks(x.size, 128), 128]", ""),
+            ("def relu_on_gpu", "@cuda.jit\ndef relu_on_gpu"),
+        ],
         "fraction of a block": [("device.blocks(x.size, 128)", "x.size / 128 + 1")],
         "launch assigned": [("relu_forward_naive_kernel[", "d_out = relu_forward_naive_kernel[")],
         "fixed grid": [("device.blocks(x.size, 128)", "8")],

@@ -46,6 +46,11 @@ WRONG = {
         ],
     },
     "softmax_kernel": {
+        "fixed loop": [
+            [("1, logits.shape[1]", "1, 10"), ("range(logits.shape[1])", "range(10)", 2)],
+            [("range(1, logits.shape[1])", "range(10)"), ("range(logits.shape[1])", "range(10)", 2)],
+        ],
+        "raises": [("logits[row, 0], float32(0)", "logits[row].max(), float32(0)")],
         "writes past the edge": [("if row < logits.shape[0]:", "if True:")],
         "float64": [
             ("float32(0)", "0.0"),

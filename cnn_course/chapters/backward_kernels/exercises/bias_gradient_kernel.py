@@ -29,6 +29,12 @@ def _shares(grad_output):
     return padded.reshape(len(flat), -1, CHANNEL_THREADS).sum(axis=1)
 
 
+def _in_single_steps(grad_output):
+    """Return what comes out if thread `t` adds up all elements from `t` on."""
+    flat = grad_output.transpose(1, 0, 2).reshape(grad_output.shape[1], -1).astype(float)
+    return flat @ np.minimum(np.arange(flat.shape[1]) + 1, CHANNEL_THREADS)
+
+
 def _of_the_grid(begins, steps):
     """Return a mistake's function: a thread begins at its place in the grid, steps by all of it, or both."""
 
@@ -98,6 +104,12 @@ bias_gradient_kernel = KernelExercise(
                 "if i < grad_output.shape[0] * positions:\n"
                 "    total += grad_output[i // positions, c, i % positions]",
             ),
+        ),
+        "no steps": (
+            "A thread takes every element from its first one on, so most are added several times: give "
+            "`range` the step `cuda.blockDim.x`.",
+            _in_single_steps,
+            ("positions, cuda.blockDim.x)", "positions)"),
         ),
         "shared with the grid": (
             "`cuda.grid(1)` and `cuda.gridsize(1)` count the threads of all blocks, but each channel has a "

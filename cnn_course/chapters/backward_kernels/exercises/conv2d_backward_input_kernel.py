@@ -166,7 +166,11 @@ conv2d_backward_input_kernel = KernelExercise(
         "flipped filter": (
             "You flip twice: `h + {padding_h} - kh` is the flip. Use `{weight}[oc, ic, kh, kw]`.",
             lambda grad_output, weight, *rest: _image_gradient(grad_output, weight[:, :, ::-1, ::-1], *rest),
+            lambda grad_output, weight, *rest: _image_gradient(grad_output, weight[:, :, ::-1], *rest),
+            lambda grad_output, weight, *rest: _image_gradient(grad_output, weight[..., ::-1], *rest),
             ("weight[oc, ic, kh, kw]", "weight[oc, ic, weight.shape[2] - 1 - kh, weight.shape[3] - 1 - kw]"),
+            ("h + padding_h - kh", "h + padding_h - (weight.shape[2] - 1 - kh)"),
+            ("weight[oc, ic, kh, kw]", "weight[oc, ic, kh, weight.shape[3] - 1 - kw]"),
         ),
         "strides exchanged": (
             STRIDES,
