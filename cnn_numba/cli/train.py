@@ -265,6 +265,7 @@ def _main_options(options):
 def _errors_in_a_line(out, files, workers):
     """Turn an error that ends a training run into one line, with the command to resume it if possible."""
     from cnn_numba.beyond.workers.process_group import WorkersError
+    from cnn_numba.train.lock import FolderInUse
     from cnn_numba.train.loop import Interrupted, TrainingDiverged
 
     checkpoint = out / "checkpoint.npz"
@@ -280,8 +281,9 @@ def _errors_in_a_line(out, files, workers):
         raise CliError(f"{error}: {how}" if workers.first else "", 130, at_once=workers.many) from None
     except (TrainingDiverged, OSError) as error:
         text = described(error)
-        if isinstance(error, OSError) and checkpoint.exists() and checkpoint.stat().st_mtime_ns != before:
-            how = command_to_resume(out, files.data_dir, workers)  # the disk was full later
+        saved = not isinstance(error, (TrainingDiverged, FolderInUse)) and checkpoint.exists()
+        if saved and checkpoint.stat().st_mtime_ns != before:
+            how = command_to_resume(out, files.data_dir, workers)  # such as a full disk
             text += f"; earlier epochs are saved, go on with: {how}"
         raise CliError(text if workers.first else "") from None
     except ValueError as error:

@@ -80,7 +80,9 @@ def read(version: Version, content: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 def _read_records(content):
     if len(content) % RECORD:
-        raise ValueError(f"is truncated or not a binary batch: {len(content)} bytes in records of {RECORD}")
+        raise ValueError(
+            f"is truncated or not a binary batch: {len(content)} bytes, not a multiple of {RECORD}"
+        )
     records = np.frombuffer(content, np.uint8).reshape(-1, RECORD)
     return np.ascontiguousarray(records[:, 1:]).reshape(-1, *SHAPE), records[:, 0].astype(np.int32)
 

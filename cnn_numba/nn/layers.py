@@ -335,7 +335,7 @@ class CrossEntropyLoss:
         Of the largest batch.
     device : {"cpu", "gpu", "reference"}
     label_smoothing : float
-        The share of the target that is spread over all classes.
+        The share of the target that is spread over all classes; losses are those of the smoothed target.
 
     Examples
     --------

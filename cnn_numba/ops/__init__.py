@@ -12,6 +12,6 @@ Every function checks its arguments before it computes anything: a wrong type is
 not match are a ValueError. A section "Raises" lists only further errors.
 
 If a backend needs working space, its functions also take a keyword `scratch`, made by `<name>_scratch`;
-`backends.with_scratch` passes it on. Arrays are float64 in `reference`; in `cpu` and `gpu` they are float32
-(labels int32) and C-contiguous, in `gpu` on the device.
+`backends.with_scratch` passes it on. `reference` takes real numbers of any dtype, computes in float64, and
+allocates float64. In `cpu` and `gpu` arrays are float32 (labels int32), C-contiguous, in `gpu` on the device.
 """

@@ -73,7 +73,7 @@ class Argument(NamedTuple):
         return sum((axis.shape(sizes) for axis in self.axes), ())
 
     def compare(self, shape, known):
-        """Return the sizes known with this shape, and the axes of a wrong size: all if there are too many."""
+        """Return the sizes known with this shape, and the axes of a wrong size: all if their number is."""
         widths = [len(known.get(axis.name, ())) if axis.many else 1 for axis in self.axes]
         left = len(shape) - sum(widths)
         for index, axis in enumerate(self.axes):

@@ -1044,7 +1044,10 @@ def test_a_pickle_calls_nothing_even_with_the_right_checksum(cache, cifar10, mon
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda content: content[:-1], "is truncated or not a binary batch: 6145 bytes in records of 3073"),
+        (
+            lambda content: content[:-1],
+            "is truncated or not a binary batch: 6145 bytes, not a multiple of 3073",
+        ),
         (lambda content: content[:3073], "holds 1 images: 2 were expected"),
         (lambda content: bytes([10]) + content[1:], r"holds labels from \d to 10, outside 0\.\.9"),
     ],

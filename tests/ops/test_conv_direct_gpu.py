@@ -38,7 +38,7 @@ def direct():
 CASES = [
     Case((1, 2, 32, 8), (1, 2, 3, 3), 1, 1),
     Case((3, 2, 18, 10), (2, 2, 3, 3)),
-    Case((3, 4, 17, 9), (34, 4, 3, 3), 1, 1),
+    Case((4, 4, 17, 9), (34, 4, 3, 3), 1, 1),
     Case((2, 2, 33, 6), (3, 2, 3, 3), 1, (1, 0)),
     Case((1, 6, 15, 20), (5, 6, 3, 3), 1, (2, 1)),
     Case((2, 2, 14, 3), (4, 2, 3, 3), 1, (3, 4)),
@@ -57,7 +57,7 @@ def test_forward(direct, case):
     [
         Case((1, 1, 32, 8), (2, 1, 3, 3), 1, 1),
         Case((3, 2, 16, 9), (4, 2, 3, 3)),
-        Case((3, 34, 19, 5), (2, 34, 3, 3), 1, (1, 2)),
+        Case((4, 34, 17, 5), (2, 34, 3, 3), 1, (1, 2)),
         Case((2, 3, 33, 20), (6, 3, 3, 3), 1, (0, 1)),
         Case((1, 3, 17, 12), (2, 3, 3, 3), 1, (4, 3)),
     ],
@@ -113,7 +113,8 @@ def test_nan_and_infinity_reach_the_outputs_they_touch_and_no_others(direct):
     assert direct == [KERNEL]
 
 
-# Few rows, an odd number of channels, other kernels; a stride, whose classes of pixels meet 3x3 of 6x3 taps.
+# Few rows, an odd number of channels, other kernels; a stride, whose classes of pixels meet 3x3 of 6x3 taps;
+# more blocks across than a grid may have.
 @pytest.mark.parametrize(
     ("x_shape", "weight_shape", "stride", "forward", "backward"),
     [
@@ -125,6 +126,7 @@ def test_nan_and_infinity_reach_the_outputs_they_touch_and_no_others(direct):
         ((2, 4, 20, 20), (6, 4, 3, 2), 1, False, False),
         ((2, 4, 60, 20), (6, 4, 3, 3), 2, False, False),
         ((2, 4, 60, 20), (6, 4, 6, 3), (2, 1), False, False),
+        ((1, 2, 18, (1 << 19) + 2), (2, 2, 3, 3), 1, False, False),
     ],
 )
 def test_what_the_kernel_computes(x_shape, weight_shape, stride, forward, backward):

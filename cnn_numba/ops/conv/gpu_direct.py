@@ -217,7 +217,8 @@ def can_compute(gather):
     """Return whether this is a convolution that the kernel computes, or its gradient."""
     window = gather.taps_h, gather.taps_w, gather.step_h, gather.step_w, gather.weight_a
     is_plain = window == (SIDE, SIDE, 1, 1, SIDE)  # and not one class of pixels of several
-    return is_plain and gather.count_h >= _FEWEST_ROWS and gather.channels % CHANNELS == 0
+    fits = max(grid_of(gather)[1:]) < 1 << 16  # blocks along y and z
+    return is_plain and fits and gather.count_h >= _FEWEST_ROWS and gather.channels % CHANNELS == 0
 
 
 # Nearly two for each of the 132 multiprocessors of an H100.

@@ -9,7 +9,7 @@ The gradient of the images is the same product with other operands: each pixel g
 took part in, through the weights it met there. With a stride the pixels fall into classes, such as even and
 odd rows: those of one class meet the same weights, and each class is a convolution of stride 1.
 
-One kernel does it all. What slides over what is in a `Gather`.
+One kernel does it all, but for large 3x3 convolutions (`gpu_direct`). What slides over what is in a `Gather`.
 """
 
 from typing import NamedTuple
@@ -248,10 +248,10 @@ def implicit_kernel(tile):
     return conv2d_implicit_kernel
 
 
-# Rows and columns of a block, products between barriers, rows and columns of a thread. What they should do on
-# the 132 multiprocessors of an H200, with 64 images and kernels of 3 x 3:
+# Rows and columns of a block, products between barriers, rows and columns of a thread. Why these, for the
+# 132 multiprocessors of an H200, 64 images and kernels of 3 x 3:
 # - LARGE loads least per product: two thirds of its instructions multiply. 128 registers per thread let 4
-#   blocks of 128 threads share a multiprocessor. 64 -> 64 channels at 56 x 56 are 1568 blocks: 2.97 rounds.
+#   blocks of 128 threads share a multiprocessor. 64 -> 64 channels at 28 x 28 are 392 blocks, 2.97 for each.
 # - SMALL has half the sums per block and twice the threads, for results too small to fill a GPU with LARGE:
 #   32 -> 64 channels at 11 x 11 are 121 blocks of 8 warps, about one for each multiprocessor.
 # - NARROW is for few rows: half of those the others compute would not be there. The gradient of the same
@@ -322,7 +322,7 @@ def conv2d_backward_input(
 ):
     """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`.
 
-    One matrix product per class of pixels.
+    One launch per class of pixels.
     """
     arrays, steps = (weight, input_shape, grad_output, grad_input), (stride, padding)
     *_, grad_input, window = checks.conv2d_backward_input(DEVICE, *arrays, window=steps, precision=precision)

@@ -181,7 +181,7 @@ def conv2d_backward_input(
 ):
     """Return the gradient with respect to the images.
 
-    Each pixel adds up all outputs that it was part of, through the weight that multiplied it::
+    Each pixel adds up the gradients of all outputs that it was part of, times the weight that multiplied it::
 
         grad_input[n, ic, h, w] = sum over oc, oh, ow, kh, kw of
             grad_output[n, oc, oh, ow] * weight[oc, ic, kh, kw]
@@ -224,7 +224,7 @@ def conv2d_backward_weight(
 ):
     """Return the gradient with respect to the kernels.
 
-    Each weight adds up all outputs, through the pixel that it multiplied::
+    Each weight adds up the gradients of all outputs, times the pixel that it multiplied::
 
         grad_weight[oc, ic, kh, kw] = sum over n, oh, ow of
             grad_output[n, oc, oh, ow] *

@@ -14,14 +14,7 @@ results are the same bits.
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32, uint64
 from cnn_numba.ops.conv.gathers import Gather, forward_gather
-from cnn_numba.ops.conv.gpu_implicit import (
-    LARGE,
-    PLAIN,
-    best_tile,
-    gathered_product,
-    grid_of,
-    table_size,
-)
+from cnn_numba.ops.conv.gpu_implicit import LARGE, PLAIN, best_tile, gathered_product, grid_of, table_size
 from cnn_numba.ops.pool.gpu import larger
 from cnn_numba.ops.shared.products import Tile
 from cnn_numba.ops.shared.results import OUTSIDE, thread_results

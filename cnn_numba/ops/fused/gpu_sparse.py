@@ -21,7 +21,7 @@ PIXELS = PATCH * PATCH
 
 
 class Planes(NamedTuple):
-    """How the kernel divides the images into blocks, and these into warps; rows count from the padding on."""
+    """How the kernel divides the images into blocks, and these into warps; row 0 is the padding's first."""
 
     channels: int
     height: int

@@ -34,7 +34,7 @@ _WINDOWS = 6  # whose gradients a lane loads at a time, if lanes are windows
 
 
 class Shares(NamedTuple):
-    """How the kernels divide the images among blocks; rows and columns count from the padding on."""
+    """How the kernels divide the images among blocks; row and column 0 are the first of the padding."""
 
     channels: int
     height: int

@@ -67,7 +67,7 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
     """Pick images, move and mirror each at random, and normalise them.
 
     Image ``j = indices[i]`` gets a black margin of `padding` pixels. A window of the image's size begins at
-    pixel (`row`, `column`) of the result; its columns are reversed if `mirror` is 1. Normalisation and errors
+    pixel (`row`, `column`) of that; its columns are reversed if `mirror` is 1. Normalisation and errors
     are as in `gather_batch`::
 
         words = philox((j mod 2**32, epoch), seed)

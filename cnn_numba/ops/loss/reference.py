@@ -37,8 +37,8 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
     The largest logit of a row is subtracted first, which changes neither result: no exponential
     overflows, and their sum is at least 1, so its logarithm exists (Goodfellow, Bengio and
     Courville, "Deep Learning" (2016), section 4.1; `torch.nn.functional.cross_entropy` does the same).
-    A NaN or +inf makes the loss of its row NaN. A logit of -inf rules its class out: the probability is 0,
-    and the loss is infinite if the target is not 0.
+    A NaN or +inf makes the loss of its row NaN. A logit of -inf rules its class out: its probability is 0,
+    and the loss is infinite if that class has a target above 0.
 
     Label smoothing is from Szegedy, Vanhoucke, Ioffe, Shlens and Wojna, "Rethinking the Inception
     Architecture for Computer Vision" (2016), section 7. The plain loss keeps falling while the scores grow;

@@ -7,8 +7,8 @@ divisions. A grid with an axis each for width, height and planes would save the 
 than 1024 images of 64 channels need. With one axis every warp but the last is full, and its threads write
 neighbouring elements.
 
-No two threads add to the same pixel, so nothing is atomic and every sum has one order. Only the gradients of
-a max pooling go from outputs to pixels: there one warp handles a plane.
+No two threads add to the same pixel at the same time, so nothing is atomic and every sum has one order. Only
+the gradients of a max pooling go from outputs to pixels: there one warp handles a plane.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Loss scaling on the GPU: the scale, its counters and `found_inf` all lie on the device.
 
-The host never learns whether a step is skipped: `scheduled_rates` in `gpu` passes that on to the update.
+A step does not ask the host whether it is skipped: `scheduled_rates` in `gpu` passes that on to the update.
 """
 
 import math
