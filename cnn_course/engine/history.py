@@ -156,7 +156,7 @@ def _step_of(plain):
 
 
 def ratio(found: list) -> dict:
-    """Return for each GPU how many times faster the last entry is than the first; empty for fewer than two.
+    """Return for each GPU how many times as fast the last entry is as the first; empty for fewer than two.
 
     Examples
     --------

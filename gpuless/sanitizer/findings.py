@@ -67,7 +67,7 @@ class WarpCall(NamedTuple):
     absent: tuple
     """The lanes that don't take part."""
     why: str = ""
-    """Why an absent lane doesn't: it is "beyond" the block, "unnamed" in the mask, or "finished"."""
+    """Why an absent lane takes no part: it is "beyond" the block, "unnamed" in the mask, or "finished"."""
 
 
 class Unwritten(NamedTuple):

@@ -17,7 +17,7 @@ import time
 from gpuless.limits import RUNNING
 
 _PERIOD = 1024  # rounds between two looks
-_WHY = "is a loop without end? One that waits for another thread to write never ends, as {}."
+_WHY = "is a loop without end? A loop that waits for another thread to write never ends, as {}."
 _ONE_BY_ONE = "a thread here runs to its next barrier before others go on"
 _IN_STEP = (
     "the lanes of a warp run in step here: the one that has a lock cannot store before all others have come "

@@ -455,7 +455,7 @@ def test_a_launch_that_ended_early_shows_no_pattern():
         ),
         ("fixed_loop", of_three_rounds, (5,), "Your loop has 3 rounds, whatever the size of `out`."),
         ("loop_over_another_axis", along_another_axis, (2, 3), "Write `range(out.shape[1])` instead."),
-        ("other_sign", that_subtracts, (4,), "A sign is wrong: write `x[0] * float32(0) + x[i]`."),
+        ("other_sign", that_subtracts, (4,), "Write `x[0] * float32(0) + x[i]` instead."),
         ("break_for_continue", that_breaks_off, (4,), "`break`. Write `continue` instead."),
         ("one_too_few", that_stops_early, (4,), "`i < out.size - 1`. Write `i < out.size` instead."),
         ("overwritten_sum", that_keeps_the_last, (4,), "Write `total += x[k] * float32(k == i)` instead."),

@@ -63,7 +63,7 @@ HELPS = [  # where the advice is a line to change, and solves the exercise
         BACK,
         "conv2d_backward_input_kernel",
         ("continue", "break", 2),
-        "`break` ends the loop. Where only this round is to be left out, write `continue`.\n",
+        "`break` ends the loop. To skip only this round, write `continue`.\n",
     ),
     # Several comparisons that let one too many pass.
     *(
@@ -95,7 +95,7 @@ HELPS = [  # where the advice is a line to change, and solves the exercise
     (FIRST, "mirror_kernel", ("column < width", "column <= width"), "a comparison lets one number too many"),
     # Comparisons and loops that leave out the last one.
     *(
-        (notebook, exercise, (old, f"{old} - 1"), f"`{old} - 1` leaves out the last one: it is right without")
+        (notebook, exercise, (old, f"{old} - 1"), f"`{old} - 1` leaves one out: it is right without")
         for notebook, exercise, old in [
             (FIRST, "axpy_kernel", "i < out.size"),
             (CONV, "conv2d_kernel", "i >= out.size"),
@@ -107,7 +107,7 @@ HELPS = [  # where the advice is a line to change, and solves the exercise
             notebook,
             exercise,
             (old, new),
-            f"with another size than its own.\n*Line 5 of your kernel: `{new}`. ",
+            f"has the size of another axis or array.\n*Line 5 of your kernel: `{new}`. ",
         )
         for notebook, exercise, old, new in [
             (CONV, "conv_valid_kernel", "row < out.shape[0]", "row < image.shape[0]"),
@@ -268,7 +268,7 @@ SAYS = [
         CONV,
         "conv2d_kernel",
         ("kh - padding_h", "kh + padding_h"),
-        "A sign is wrong: write `oh * stride_h + kh - padding_h`.\n",
+        "`oh * stride_h + kh + padding_h`. Write `oh * stride_h + kh - padding_h` instead.\n",
     ),
     (
         CONV,
@@ -317,7 +317,7 @@ SAYS = [
         BACK,
         "bias_gradient_kernel",
         ("total = block_sum(total)", "    total = block_sum(total)"),
-        "call it outside of any branch or loop that only some enter or leave before, and let no thread ",
+        "of any loop that only some enter or leave early, and let no thread ",
     ),
     (
         "pooling_and_softmax",

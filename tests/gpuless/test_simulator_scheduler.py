@@ -660,7 +660,9 @@ def test_a_launch_without_end_is_stopped(kernel, line, thread):
     with pytest.raises(gpuless.LaunchStopped) as stopped:
         kernel[2, 40](x)
     message = str(stopped.value)
-    assert message.startswith("no thread has finished in 0.3 s of processor time: is a loop without end? One")
+    assert message.startswith(
+        "no thread has finished in 0.3 s of processor time: is a loop without end? A loop"
+    )
     assert "waits for another thread to write" in message
     assert "set_limits(seconds=...)" in message
     assert re.search(rf"\n  in kernel {kernel.py_func.__name__}.*{line}\n  {thread}$", message), message

@@ -10,42 +10,47 @@ from cnn_course.engine.checks import errors
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.uninitialised import code_of
 
-#: Seconds that a call may compute for: far more than any right answer takes.
+#: Seconds that the calls of a check may compute for: far more than right answers take.
 LIMIT = 60.0
 
 
 @contextlib.contextmanager
 def limited(attempt):
-    """End what goes on for too long, or what the learner stops, by a `Wrong` with the line that ran.
+    """End what computes for too long by a `Wrong` with the line that ran.
 
-    The seconds are those of the main thread's own computing, on a busy machine too. Where there are no
-    alarms, as on Windows, in a page, in another thread or beside a timer of others, there is no limit.
+    The seconds are those of the main thread's own computing, on a busy machine too. There is no limit without
+    alarms, as on Windows or in a page, in another thread, and beside a timer of others.
     """
-    with_alarm = hasattr(signal, "setitimer") and sys.platform != "emscripten"
-    with_alarm = with_alarm and threading.current_thread() is threading.main_thread()
-    if not with_alarm or signal.getitimer(signal.ITIMER_REAL)[0]:
+    if not _has_alarm():
         yield
         return
-    begin = time.thread_time()
+    begin, is_over = time.thread_time(), False
 
     def stop(number, frame):
-        if time.thread_time() - begin >= LIMIT:
+        if not is_over and time.thread_time() - begin >= LIMIT:
             message = (
-                f"Your function does not end: it was stopped after {LIMIT:g} seconds. Does each round of its "
-                "loop change what the condition asks for?"
+                f"Your function had not ended after {LIMIT:g} seconds of computing, and was stopped. Is a "
+                "loop without end? Does each round change what its condition asks for?"
             )
             raise Wrong("does not end", message, *_line_of(frame, attempt))
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, LIMIT, LIMIT / 60)
     try:
+        signal.setitimer(signal.ITIMER_REAL, LIMIT, LIMIT / 60)
         yield
-    except KeyboardInterrupt as error:
-        line = errors.line_of(error, attempt, "function")
-        raise Wrong("stopped", "You stopped the check while it ran your function.", *line) from None
     finally:
+        is_over = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def _has_alarm():
+    """Return whether this thread can set an alarm that nothing else uses."""
+    if not hasattr(signal, "setitimer") or sys.platform == "emscripten":
+        return False
+    is_main = threading.current_thread() is threading.main_thread()
+    is_free = signal.getsignal(signal.SIGALRM) is not None and not signal.getitimer(signal.ITIMER_REAL)[0]
+    return is_main and is_free
 
 
 def _line_of(frame, attempt):

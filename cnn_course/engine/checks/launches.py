@@ -208,19 +208,36 @@ def result_names(attempt, case):
     return [name for name, given in zip(names, case.arguments, strict=True) if is_result(given)]
 
 
-_PRINTED = 20  # lines
+_PRINTED, _MOST_TEXT = 20, 20_000  # lines, and characters
+
+
+class _FirstLines(io.TextIOBase):
+    """Keeps the first lines that are written, and counts all: an endless loop may print, too."""
+
+    def __init__(self):
+        self.kept, self.size, self.lines = [], 0, 0
+
+    def writable(self):
+        return True
+
+    def write(self, text):
+        if self.lines < _PRINTED and self.size < _MOST_TEXT:
+            self.kept.append(text[:_MOST_TEXT])
+            self.size += len(text)
+        self.lines += text.count("\n")
+        return len(text)
 
 
 @contextlib.contextmanager
 def few_prints():
     """Print only the first lines that attempts print: a check runs many cases, and thousands of threads."""
-    printed = io.StringIO()
+    printed = _FirstLines()
     try:
         with contextlib.redirect_stdout(printed):
             yield
     finally:
-        lines = printed.getvalue().splitlines()
-        if len(lines) > _PRINTED:
-            lines[_PRINTED:] = [f"... and {len(lines) - _PRINTED} more lines, of all cases of the check"]
+        lines = "".join(printed.kept).splitlines()[:_PRINTED]
+        if printed.lines > len(lines):
+            lines.append(f"... and {printed.lines - len(lines)} more lines, of all cases of the check")
         if lines:
             print(*lines, sep="\n")

@@ -97,7 +97,7 @@ class Repairs:
             for node in ast.walk(self.tree)
             if isinstance(node, ast.BoolOp)
         ]
-        found = self._fewest(changes.tighten, loose, *conditions)
+        found = self.fewest(changes.tighten, loose, *conditions)
         by_line = {line: list(each) for line, each in itertools.groupby(sorted(found, key=_line), key=_line)}
         return _all_of("comparisons", found, [self._tightened(line, each) for line, each in by_line.items()])
 
@@ -126,12 +126,14 @@ class Repairs:
         for node in (each for each in nodes if each.lineno == each.end_lineno):
             for one, other in itertools.permutations([node.left, *node.comparators], 2):
                 size = wanted.get(ast.unparse(one))
-                if size and not isinstance(other, ast.Constant) and ast.unparse(other) not in wanted:
+                if size and not isinstance(other, ast.Constant) and ast.unparse(other) not in (*wanted, size):
                     parts.append((node, (other, size)))
                 elif not size and isinstance(other, ast.Attribute) and other.attr == "size":
                     totals.append((node, other))
         others = [f"{each.arg}.size" for each in ast.walk(self.tree) if isinstance(each, ast.arg)]
-        flat = ([(node, (total, size))] for node, total in totals for size in others)
+        flat = (
+            [(node, (total, size))] for node, total in totals for size in others if size != ast.unparse(total)
+        )
         return next(filter(None, map(self.replaced, [parts, *flat])), [])
 
     def loop(self, lines, array):
@@ -247,7 +249,7 @@ class Repairs:
 
     def replaced(self, parts):
         """Find expressions to replace; each part is a node, and a pair of a node in it and a new text."""
-        found = self._fewest(lambda tree, some: changes.put(tree, [place for _, place in some]), parts)
+        found = self.fewest(lambda tree, some: changes.put(tree, [place for _, place in some]), parts)
         repairs = []
         for node, place in found:
             new = copy.deepcopy(node)
@@ -256,7 +258,7 @@ class Repairs:
             repairs.append(Repair(node.lineno, old, ast.unparse(new)))
         return sorted(repairs)
 
-    def _fewest(self, change, parts, *groups):
+    def fewest(self, change, parts, *groups):
         """Return the parts of a change that repair the kernel: one, or the fewest of a group or of all."""
         several = [group for group in (*groups, parts) if len(group) > 1]
         for group in [*([each] for each in parts), *several]:

@@ -94,15 +94,23 @@ def one_too_few(evidence):
     """Find comparisons and loops that leave out the last one, as ``i < out.size - 1`` does."""
     repairs, parts = repairs_of(evidence), []
     for node in ast.walk(repairs.tree) if repairs else ():
-        ends = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
-        ends = node.args[:2][-1:] if changes.is_range(node) else ends
+        ends = node.args[:2][-1:] if changes.is_range(node) else _upper_ends(node)
         lesser = [end for end in ends if changes.is_one_less(end) and node.lineno == node.end_lineno]
         parts += [(node, (end, ast.unparse(end.left))) for end in lesser]
     found = repairs.replaced(parts) if parts else []
     if not found:
         return None
-    message = f"`{found[0].old}` leaves out the last one: it is right without the `- 1`."
+    message = f"`{found[0].old}` leaves one out: it is right without the `- 1`."
     return Wrong("one too few", message, *map(advised, found), evidence.where(first_wrong(evidence)))
+
+
+def _upper_ends(node):
+    """Return the sides that an index is to be below, such as ``n`` of ``i < n`` or ``i >= n``."""
+    if not isinstance(node, ast.Compare):
+        return []
+    pairs = zip(itertools.pairwise([node.left, *node.comparators]), node.ops, strict=True)
+    sides = {ast.Lt: 1, ast.GtE: 1, ast.Gt: 0, ast.LtE: 0}
+    return [pair[sides[type(sign)]] for pair, sign in pairs if type(sign) in sides]
 
 
 def caret_for_power(evidence):

@@ -14,26 +14,47 @@ from cnn_course.engine.checks.wording import advised
 
 
 def break_for_continue(evidence):
-    """Find the ``break`` that ends a loop where only a round is to be left out."""
+    """Find the ``break`` that ends a ``for`` loop instead of one round."""
     repairs = repairs_of(evidence)
-    breaks = [node for node in ast.walk(repairs.tree) if isinstance(node, ast.Break)] if repairs else []
-    for group in [*([each] for each in breaks), breaks][: len(breaks) + (len(breaks) > 1)]:
-        if repairs.helps(changes.go_on, group):
-            message = "`break` ends the loop. Where only this round is to be left out, write `continue`."
-            advice = [advised(Repair(node.lineno, "break", "continue")) for node in group]
-            return Wrong("break for continue", message, *advice, evidence.where(first_wrong(evidence)))
-    return None
+    found = repairs.fewest(changes.go_on, _breaks_of_for(repairs.tree)) if repairs else []
+    if not found:
+        return None
+    message = "`break` ends the loop. To skip only this round, write `continue`."
+    advice = [advised(Repair(node.lineno, "break", "continue")) for node in found]
+    return Wrong("break for continue", message, *advice, evidence.where(first_wrong(evidence)))
+
+
+def _breaks_of_for(tree):
+    """Return each ``break`` of a ``for`` loop: without its own, a ``while`` loop might not end."""
+    breaks, loops = [], [(tree, None)]
+    while loops:
+        node, loop = loops.pop()
+        if isinstance(node, ast.Break) and isinstance(loop, ast.For):
+            breaks.append(node)
+        inner = node if isinstance(node, (ast.For, ast.While)) else loop
+        loops += [(child, inner) for child in ast.iter_child_nodes(node)]
+    return sorted(breaks, key=lambda node: node.lineno)
 
 
 def other_sign(evidence):
-    """Find a ``+`` where ``-`` is right, and the other way round."""
+    """Find a ``+`` instead of ``-``, or the other way round."""
     repairs = repairs_of(evidence)
-    for node in ast.walk(repairs.tree) if repairs else ():
-        is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub))
-        if is_sum and repairs.helps(changes.turn_sign, node):
+    for node in _sums(repairs.tree) if repairs else ():
+        if repairs.helps(changes.turn_sign, node):
             new = copy.deepcopy(node)
             changes.turn_sign(new, node)
-            message = f"A sign is wrong: write `{ast.unparse(new)}`."
-            line = f"Line {node.lineno} of your kernel: `{repairs.text(node.lineno)}`"
-            return Wrong("other sign", message, line, evidence.where(first_wrong(evidence)))
+            advice = advised(Repair(node.lineno, ast.unparse(node), ast.unparse(new)))
+            return Wrong("other sign", "A sign is wrong.", advice, evidence.where(first_wrong(evidence)))
     return None
+
+
+def _sums(tree):
+    """Return the sums and differences, but for those that the end of a ``while`` loop depends on."""
+    loops = [node for node in ast.walk(tree) if isinstance(node, ast.While)]
+    awaited = {name for loop in loops for name in changes.names(loop.test)}
+    steps = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Assign) and changes.bound(node) & awaited
+    ]
+    left_out = {part for step in steps for part in ast.walk(step)}
+    sums = (node for node in ast.walk(tree) if isinstance(node, ast.BinOp) and node not in left_out)
+    return [node for node in sums if isinstance(node.op, (ast.Add, ast.Sub))]

@@ -49,8 +49,7 @@ WORDS = {
 # Said instead, with the line to change, if a repair makes the kernel right.
 REPAIRED = {
     "guard": "The kernel uses {array} past its edge: a guard is missing, or one lets too many pass.",
-    "sizes": "The kernel uses {array} past its edge: a guard compares an index with another size than its "
-    "own.",
+    "sizes": "The kernel uses {array} past its edge: a comparison has the size of another axis or array.",
     "comparison": "The kernel uses {array} past its edge: a comparison lets one number too many pass.",
     "comparisons": "The kernel uses {array} past its edge: comparisons let one number too many pass.",
     "loop": "Your loop goes one too far, past the edge of {array}.",
@@ -108,12 +107,14 @@ _TOO_SMALL = (
 # If the barrier is in a function that the kernel calls, such as `block_sum`.
 _CALLED_BY_SOME = (
     "Every thread of a block has to reach the barrier in `{function}`, and here some do not: call it outside "
-    "of any branch or loop that only some enter or leave before, and let no thread `return` before."
+    "of any branch that only some threads take and of any loop that only some enter or leave early, and let "
+    "no thread `return` before it."
 )
 # If it is an operation of a warp.
 _CALLED_BY_SOME_LANES = (
     "Every lane of a warp has to reach `{function}`, and here some do not: call it outside of any branch "
-    "or loop that only some lanes enter or leave before, and let none `return` before."
+    "that only some lanes take and of any loop that only some enter or leave early, and let no lane `return` "
+    "before it."
 )
 
 
@@ -167,10 +168,12 @@ def explained(attempt, finding, trace):
 
 
 def _of_one_index(attempt, finding):
-    """Return what to say where one index of several is too large; nothing if the source does not show it."""
+    """Return what to say if one index of several is too large; nothing if the source does not show it."""
+    if finding.in_view or not finding.site or finding.site.function != code_of(attempt).co_name:
+        return ""
     places = enumerate(zip(finding.index or (), finding.shape, strict=False))
     outside = [k for k, (one, size) in places if isinstance(one, int) and one >= size]
-    line = finding.site.line - code_of(attempt).co_firstlineno + 1 if finding.site else 0
+    line = finding.site.line - code_of(attempt).co_firstlineno + 1
     tree = parsed(attempt)
     parts = {
         ast.unparse(parts_of(node)[outside[0]])

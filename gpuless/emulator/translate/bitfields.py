@@ -1,4 +1,7 @@
-"""Instructions on the bits of an integer, in IR: shifts, counts, fields, bytes."""
+"""Instructions on the bits of an integer, in IR: shifts, counts, fields, bytes.
+
+Nothing traps: a shift may be longer than there are bits.
+"""
 
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import VARYING

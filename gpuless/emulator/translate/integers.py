@@ -1,4 +1,4 @@
-"""Arithmetic and logic of integers, in IR."""
+"""Arithmetic and logic of integers, in IR. Nothing traps, not even a division by zero."""
 
 from gpuless.emulator.analysis.lanes import VARYING
 from gpuless.emulator.analysis.rules import is_widened
