@@ -128,5 +128,5 @@ def _window(sizes, stride, padding, kernel_size=None):
     return windows
 
 
-#: The references take real numbers in any layout. An output that is None stays None: see `put`.
+#: The references take real numbers in any layout. Outputs of None are not replaced: see `put`.
 ANYTHING = Memory(_check, lambda shape, dtype: None, _check_memory, _window)

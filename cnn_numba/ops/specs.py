@@ -5,7 +5,7 @@ The first argument that names an axis gives its size. A number is a size, ``4H``
 ``...``, with or without a name before it, is any number of axes; at most one of these in an argument may have
 an unknown length. A ``?`` after a name allows None, a ``!`` means that the array is updated in place,
 ``:int32`` is its dtype (float32 by default), and parentheses instead of brackets mean that the argument is a
-shape, not an array. Outputs come after the arrow; one that is None becomes a new array.
+shape, not an array. Outputs come after the arrow; for None a new array is allocated.
 
 `reference` uses the same declarations as the other backends. They still share no arithmetic: sizes are only
 compared here.

@@ -42,7 +42,7 @@ def register_jitable(function=None, **options):
 
 
 def _registered(*arguments, **options):
-    """Return a decorator that does nothing, as no compiler is told of the function."""
+    """Return a decorator that does nothing: the simulator has no compiler to register the function with."""
     return lambda function: function
 
 

@@ -1,7 +1,7 @@
 """Streams, captures, and the host functions that streams call.
 
 Work is done at once, in the calling thread; only a captured stream records it, for a graph to do later.
-Callbacks run in threads of their own, and whoever waits for the stream waits for them.
+Callbacks run in separate threads; synchronising with the stream waits for them.
 """
 
 import ctypes
