@@ -108,7 +108,8 @@ def _time_epochs(model, data, batch_size, repeats):
 def _start_pytorch(model, data, recipe, thread_count):
     """Prepare PyTorch's process, with our network's initial weights."""
     global _theirs
-    os.environ.pop("OMP_WAIT_POLICY", None)  # ours; PyTorch should wait in its own way
+    for ours in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):  # PyTorch should wait in its own way
+        os.environ.pop(ours, None)
     import torch  # before Numba starts its threads, as the first of the two loads its OpenMP
 
     torch.set_num_threads(thread_count)

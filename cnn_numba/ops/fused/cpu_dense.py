@@ -7,7 +7,7 @@ of this copy with the flipped kernel, that of the weight a product over all pixe
 
 from cnn_numba.ops.fused.cpu_stage import PIXELS
 from cnn_numba.ops.fused.cpu_tile import SUMS, convolve
-from cnn_numba.ops.fused.cpu_weights import weight_index
+from cnn_numba.ops.fused.cpu_weights import block_of
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
@@ -70,8 +70,9 @@ def _vector_of(stage, kh, i):
 
 
 @inner_jit
-def _add_to_weight(floats, stage, n):
+def _add_to_weight(memory, stage, n):
     """Add image n's part to the gradient of the weight."""
+    floats = memory.floats
     image, count, sums = stage.images + n * stage.plane, stage.kernel_w * stage.blocks, vectors(SUMS)
     for oc in range(0, stage.out_channels, PIXELS):
         for kh in range(stage.kernel_h):
@@ -85,7 +86,8 @@ def _add_to_weight(floats, stage, n):
                     where = i + k % 2
                     if oc + k // 2 < stage.out_channels and where < count:
                         ic, kw = where // stage.kernel_w * WIDTH, where % stage.kernel_w
-                        p = stage.partial + weight_index(stage, oc + k // 2, ic, kh, kw)
+                        p = stage.partial + block_of(stage, oc + k // 2, ic)
+                        p += number(memory.integers, stage.elements + kh * stage.kernel_w + kw)
                         store(floats, p, add(load(floats, p), sums[k]))
 
 
@@ -117,6 +119,6 @@ def _find_gradient(memory, stage):
 def backward_dense(memory, stage, n, needs_input):
     """Take the gradient of image n back through a stage without a pooling."""
     _spread(memory, stage, n)
-    _add_to_weight(memory.floats, stage, n)
+    _add_to_weight(memory, stage, n)
     if needs_input:
         _find_gradient(memory, stage)

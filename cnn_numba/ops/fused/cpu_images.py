@@ -1,6 +1,6 @@
 """Copies of images to the blocks of channels of a chain, and back; see `cpu_stage`."""
 
-from cnn_numba.ops.shared.blocks import load_part, store_part, transpose
+from cnn_numba.ops.shared.blocks import load_square, store_square
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import WIDTH, load, store, vectors
 
@@ -9,9 +9,7 @@ from cnn_numba.ops.shared.simd import WIDTH, load, store, vectors
 def _pack_rows(x, start, step, floats, to, count, channels):
     """Copy and transpose `count` pixels from ``x[start]`` on, of up to WIDTH channels, `step` apart."""
     square = vectors(WIDTH)
-    for c in range(WIDTH):
-        square[c] = load_part(x, start + c * step, count if c < channels else 0)
-    transpose(square)
+    load_square(x, start, step, channels, count, square)
     for i in range(WIDTH):
         if i < count:
             store(floats, to + i * WIDTH, square[i])
@@ -23,10 +21,7 @@ def _unpack_rows(x, start, step, floats, to, count, channels):
     square = vectors(WIDTH)
     for i in range(WIDTH):
         square[i] = load(floats, to + min(i, count - 1) * WIDTH)
-    transpose(square)
-    for c in range(WIDTH):
-        if c < channels:
-            store_part(x, start + c * step, count, square[c])
+    store_square(x, start, step, channels, count, square)
 
 
 @inline_jit

@@ -70,6 +70,8 @@ class Stage(NamedTuple):
     places: int  # where each output lies in the next stage's image
     taps: int  # where in a window each element of a small kernel lies ...
     tap_count: int  # ... and their number, in whole TAPS
+    panel_rows: int  # where in a panel the row of each element of the kernel lies, (C_in, H, W)
+    elements: int  # where in a block of `partial` each element of the kernel lies: see `cpu_weights`
     # Arrays of all threads, in the floats and codes.
     images: int  # of image 0; the next are a plane apart
     codes: int  # of image 0; the next are positions x columns apart
@@ -221,13 +223,34 @@ def _tables(stage, window, following, integers):
         kh, kw, ic = np.indices((stage["kernel_h"], stage["kernel_w"], stage["channels"])).reshape(3, -1)
         taps = kh * stage["pitch"] + kw * stage["channels"] + ic
         taps = np.pad(taps, (0, -len(taps) % TAPS))
+    panel_rows, elements = _elements(stage)
     return {
         "corners": integers.add_table((oh * step_h + ow * step_w) * (2 if stage["pooled"] else 1)),
         "shifts": integers.add_table([0, step_w, step_h, step_h + step_w]),
         "places": integers.add_table(((oh + border_h) * row + ow + border_w) * WIDTH),
         "taps": integers.add_table(taps),
         "tap_count": len(taps),
+        "panel_rows": integers.add_table(panel_rows),
+        "elements": integers.add_table(elements),
     }
+
+
+def _elements(stage):
+    """Return where the elements of a kernel lie: in a panel, and in a block of the weight's gradient.
+
+    The first is for all input channels; the second as well if the kernel is small, else for one channel.
+    """
+    channels, pixel = stage["in_channels"], stage["pixel"]
+    ic, kh, kw = np.indices((channels, stage["kernel_h"], stage["kernel_w"])).reshape(3, -1)
+    block = kh * stage["blocks"] + ic // pixel
+    panel_rows = 1 + (block * stage["kernel_w"] + kw) * pixel + ic % pixel
+    if stage["few"]:
+        elements = ((kh * stage["kernel_w"] + kw) * channels + ic) * stage["columns"]
+    else:
+        kh, kw = kh[ic == 0], kw[ic == 0]
+        square = kh // SIDE * -(-stage["kernel_w"] // SIDE) + kw // SIDE
+        elements = (square * GROUP + kh % SIDE * SIDE + kw % SIDE) * WIDTH
+    return panel_rows * TILE_COLUMNS, elements
 
 
 def _shared_arrays(stage, batch, floats, codes):
@@ -286,13 +309,6 @@ def panel_of(stage, oc):
     """Return where the bias of an output channel lies in the panels; its weights follow."""
     size = (stage.kernel_h * stage.kernel_w * stage.channels + 1) * TILE_COLUMNS
     return stage.panels + oc // TILE_COLUMNS * size + oc % TILE_COLUMNS
-
-
-@inline_jit
-def row_of(stage, ic, kh, kw):
-    """Return the row of a panel for an element of the kernel; row 0 follows the bias."""
-    block = kh * stage.blocks + ic // stage.pixel
-    return (block * stage.kernel_w + kw) * stage.pixel + ic % stage.pixel
 
 
 @inner_jit

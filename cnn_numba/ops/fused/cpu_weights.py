@@ -1,67 +1,62 @@
 """Copies of a chain's weights for its passes, and the sums of their gradients; see `cpu_stage`."""
 
-from cnn_numba.ops.fused.cpu_stage import GROUP, SIDE, panel_of, row_of, stage_at
+from cnn_numba.ops.fused.cpu_stage import GROUP, SIDE, panel_of, stage_at
 from cnn_numba.ops.fused.cpu_winograd import transform_weight
-from cnn_numba.ops.shared.jit import inner_jit, serial_jit
-from cnn_numba.ops.shared.simd import WIDTH
+from cnn_numba.ops.shared.blocks import load_part, load_square, store_part, store_square
+from cnn_numba.ops.shared.jit import inline_jit, inner_jit, serial_jit
+from cnn_numba.ops.shared.simd import WIDTH, add, load, number, store, vectors
 from cnn_numba.ops.shared.tile import TILE_COLUMNS
 
 
 @serial_jit
 def pack_forward(memory, plan, index, weight, bias):
     """Copy a stage's bias and weight to panels for the forward pass, one for TILE_COLUMNS output channels."""
-    floats, stage = memory.floats, stage_at(plan, 0, index)
-    out_channels, in_channels, kernel_h, kernel_w = weight.shape
-    for oc in range(out_channels):
-        start = panel_of(stage, oc)
-        floats[start] = bias[oc]
-        for ic in range(in_channels):
-            for kh in range(kernel_h):
-                for kw in range(kernel_w):
-                    at = start + (1 + row_of(stage, ic, kh, kw)) * TILE_COLUMNS
-                    floats[at] = weight[oc, ic, kh, kw]
+    floats, stage, square = memory.floats, stage_at(plan, 0, index), vectors(WIDTH)
+    out_channels, weight = len(bias), weight.reshape(weight.size)
+    elements = weight.size // out_channels
+    for oc in range(0, out_channels, WIDTH):
+        panel, rest = panel_of(stage, oc), out_channels - oc
+        store(floats, panel, load_part(bias, oc, rest))
+        for k in range(0, elements, WIDTH):
+            load_square(weight, oc * elements + k, elements, rest, elements - k, square)
+            for i in range(WIDTH):
+                if k + i < elements:
+                    store(floats, panel + number(memory.integers, stage.panel_rows + k + i), square[i])
     if stage.winograd:
-        transform_weight(floats, stage)
+        transform_weight(memory, stage)
 
 
 @serial_jit
 def unpack_forward(memory, plan, index, weight, bias):
     """Copy bias and weight back from the panels."""
-    floats, stage = memory.floats, stage_at(plan, 0, index)
-    out_channels, in_channels, kernel_h, kernel_w = weight.shape
-    for oc in range(out_channels):
-        start = panel_of(stage, oc)
-        bias[oc] = floats[start]
-        for ic in range(in_channels):
-            for kh in range(kernel_h):
-                for kw in range(kernel_w):
-                    at = start + (1 + row_of(stage, ic, kh, kw)) * TILE_COLUMNS
-                    weight[oc, ic, kh, kw] = floats[at]
+    stage, weight = stage_at(plan, 0, index), weight.reshape(len(bias), -1)
+    for oc in range(len(bias)):
+        panel = panel_of(stage, oc)
+        bias[oc] = memory.floats[panel]
+        for k in range(weight.shape[1]):
+            weight[oc, k] = memory.floats[panel + memory.integers[stage.panel_rows + k]]
 
 
 @inner_jit
-def weight_index(stage, oc, ic, kh, kw):
-    """Return the index of a weight in `rows`, and of its gradient in `partial`.
-
-    The next channels follow within a vector; in a small kernel they are `columns` apart.
-    """
-    if stage.few:
-        return ((kh * stage.kernel_w + kw) * stage.channels + ic) * stage.columns + oc
-    down, across = (stage.kernel_h + SIDE - 1) // SIDE, (stage.kernel_w + SIDE - 1) // SIDE
-    square = ((ic // WIDTH * stage.out_channels + oc) * down + kh // SIDE) * across + kw // SIDE
-    return (square * GROUP + kh % SIDE * SIDE + kw % SIDE) * WIDTH + ic % WIDTH
+def block_of(stage, oc, ic):
+    """Return where the elements for WIDTH input channels from `ic` on begin, in `rows` and in `partial`."""
+    squares = ((stage.kernel_h + SIDE - 1) // SIDE) * ((stage.kernel_w + SIDE - 1) // SIDE)
+    return (ic // WIDTH * stage.out_channels + oc) * squares * GROUP * WIDTH
 
 
 @inner_jit
-def _pack_rows(floats, stage, weight):
+def _pack_rows(memory, stage, weight):
     out_channels, channels, kernel_h, kernel_w = weight.shape
+    weight, taps, square = weight.reshape(weight.size), kernel_h * kernel_w, vectors(WIDTH)
     for oc in range(out_channels):
-        for kh in range(kernel_h):
-            for kw in range(kernel_w):
-                for first in range(0, channels, WIDTH):
-                    at = stage.rows + weight_index(stage, oc, first, kh, kw)
-                    for i in range(min(WIDTH, channels - first)):
-                        floats[at + i] = weight[oc, first + i, kh, kw]
+        for ic in range(0, channels, WIDTH):
+            start, block = (oc * channels + ic) * taps, stage.rows + block_of(stage, oc, ic)
+            for tap in range(0, taps, WIDTH):
+                load_square(weight, start + tap, taps, channels - ic, taps - tap, square)
+                for i in range(WIDTH):
+                    if tap + i < taps:
+                        at = block + number(memory.integers, stage.elements + tap + i)
+                        store(memory.floats, at, square[i])
 
 
 @inner_jit
@@ -85,27 +80,45 @@ def pack_backward(memory, plan, index, weight):
     if stage.dense:
         _pack_flipped(memory.floats, stage, weight)
     elif not stage.few:
-        _pack_rows(memory.floats, stage, weight)
+        _pack_rows(memory, stage, weight)
+
+
+@inline_jit
+def _sum_of(floats, at, step, threads):
+    """Add up one vector of each thread, `step` apart."""
+    total = load(floats, at)
+    for thread in range(1, threads):
+        total = add(total, load(floats, at + thread * step))
+    return total
+
+
+@inner_jit
+def _add_up_block(memory, stage, step, threads, block, gradient, start, rows, count):
+    """Add up WIDTH channels' elements from `block` on; write `rows` rows of `count` from `start` on."""
+    square = vectors(WIDTH)
+    for first in range(0, count, WIDTH):
+        for i in range(WIDTH):
+            element = number(memory.integers, stage.elements + min(first + i, count - 1))
+            square[i] = _sum_of(memory.floats, stage.partial + block + element, step, threads)
+        store_square(gradient, start + first, count, rows, count - first, square)
 
 
 @serial_jit
 def add_up(memory, plan, index, grad_weight, grad_bias):
     """Add up the threads' gradients of a stage, always in the same order."""
-    floats, threads = memory.floats, plan.shape[0]
-    first = stage_at(plan, 0, index)
-    for thread in range(1, threads):
-        stage = stage_at(plan, thread, index)
-        for i in range(stage.partial_size):
-            floats[first.partial + i] += floats[stage.partial + i]
-        for oc in range(stage.out_channels):
-            floats[first.partial_bias + oc] += floats[stage.partial_bias + oc]
+    threads, stage, gradient = len(plan), stage_at(plan, 0, index), grad_weight.reshape(grad_weight.size)
+    step = stage_at(plan, min(1, threads - 1), index).partial - stage.partial
     out_channels, channels, kernel_h, kernel_w = grad_weight.shape
-    step = first.columns if first.few else 1
+    taps = kernel_h * kernel_w
+    for oc in range(0, out_channels, WIDTH):
+        total = _sum_of(memory.floats, stage.partial_bias + oc, step, threads)
+        store_part(grad_bias, oc, out_channels - oc, total)
+    if stage.few:
+        for oc in range(0, out_channels, WIDTH):
+            count, rows = channels * taps, out_channels - oc
+            _add_up_block(memory, stage, step, threads, oc, gradient, oc * count, rows, count)
+        return
     for oc in range(out_channels):
-        grad_bias[oc] = floats[first.partial_bias + oc]
-        for kh in range(kernel_h):
-            for kw in range(kernel_w):
-                for start in range(0, channels, WIDTH):
-                    at = first.partial + weight_index(first, oc, start, kh, kw)
-                    for i in range(min(WIDTH, channels - start)):
-                        grad_weight[oc, start + i, kh, kw] = floats[at + i * step]
+        for ic in range(0, channels, WIDTH):
+            start, block = (oc * channels + ic) * taps, block_of(stage, oc, ic)
+            _add_up_block(memory, stage, step, threads, block, gradient, start, channels - ic, taps)

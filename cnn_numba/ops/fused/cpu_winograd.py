@@ -6,11 +6,10 @@ for convolutional neural networks" (2016), section 4.1. Sums have another order 
 results differ by some 1e-6 of the largest. Infinity and huge numbers become NaN.
 """
 
-from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS, panel_of, row_of
+from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS, panel_of
 from cnn_numba.ops.fused.cpu_tile import largest, store_output
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import WIDTH, add, filled, load, multiply_add, number, store, subtract, vectors
-from cnn_numba.ops.shared.tile import TILE_COLUMNS
 
 SUMS = WINDOWS * COLUMN_VECTORS
 
@@ -59,15 +58,15 @@ def _transform_three(a, b, c):
 
 
 @inner_jit
-def transform_weight(floats, stage):
+def transform_weight(memory, stage):
     """Transform the weight, from where it lies in panels to 16 matrices in panels."""
-    kernel, half = vectors(9), vectors(12)
+    floats, kernel, half = memory.floats, vectors(9), vectors(12)
     for channel in range(0, stage.columns, WIDTH):
         panel = panel_of(stage, channel)
-        for ic in range(stage.channels):
+        for ic in range(stage.in_channels):
             for tap in range(9):
-                row = 1 + row_of(stage, ic, tap // 3, tap % 3)
-                kernel[tap] = load(floats, panel + row * TILE_COLUMNS)
+                row = number(memory.integers, stage.panel_rows + ic * 9 + tap)
+                kernel[tap] = load(floats, panel + row)
             for i in range(3):
                 column = _transform_three(kernel[i], kernel[3 + i], kernel[6 + i])
                 half[i], half[3 + i], half[6 + i], half[9 + i] = column

@@ -109,3 +109,23 @@ def _swapped(builder, upper, lower, distance):
     below = np.where(right, lanes + WIDTH, lanes + distance)
     for pick in (above, below):
         yield builder.shuffle_vector(upper, lower, ir.Constant(_LANES, pick.tolist()))
+
+
+@inline_jit
+def load_square(array, start, step, rows, count, square):
+    """Load up to WIDTH `rows` of up to WIDTH numbers, `step` apart from ``array[start]`` on, and transpose.
+
+    Vector i has number i of each row; what is missing is zero.
+    """
+    for i in range(WIDTH):
+        square[i] = load_part(array, start + i * step, count if i < rows else 0)
+    transpose(square)
+
+
+@inline_jit
+def store_square(array, start, step, rows, count, square):
+    """Transpose, and write what `load_square` with the same arguments reads."""
+    transpose(square)
+    for i in range(WIDTH):
+        if i < rows:
+            store_part(array, start + i * step, count, square[i])

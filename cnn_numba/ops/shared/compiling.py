@@ -16,10 +16,13 @@ from numba.core.runtime import rtsys
 from cnn_numba.ops.shared.libraries import LeanCompiler, libraries_are
 from gpuless.trust import doubt_folder
 
-# By default Numba's threads wait for work in a busy loop, and every step stalls as soon as anything else
-# wants a core. Asleep, training is a tenth slower on an idle machine and twice as fast beside one other busy
-# process (two cores, mnist_cnn). OpenMP reads this at Numba's first parallel call.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# By default Numba's threads wait for work in a busy loop for so long that every step stalls as soon as anything
+# else needs a core. Asleep, they take 40 us to wake up. So they stay awake for some 10 to 50 us, in which most
+# steps continue: a tenth faster on an idle machine, 4% slower beside another busy process (two cores,
+# mnist_cnn). OpenMP reads both variables at Numba's first parallel call; only GNU's knows the second.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 # Fused multiply-adds and reordered sums let loops vectorise. NaN and infinity keep their meaning ("nnan" and
 # "ninf" are left out), so that a diverging training run shows.
