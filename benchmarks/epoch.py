@@ -24,9 +24,9 @@ def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256), repeats=3, images=None
     """Time a training epoch, ours and PyTorch's in turns.
 
     Both have the same network, initial weights, batches, optimiser and number of threads, and their data in
-    memory. Before the timed epochs each takes some untimed steps. PyTorch runs in a separate process, idle
-    while ours is timed: in one process both would share one OpenMP, whose way of waiting suits our kernels
-    (see `ops.shared.jit`) but costs PyTorch a seventh of its speed.
+    memory. Before the timed epochs each takes some untimed steps. PyTorch runs in separate processes: in one
+    process both would share one OpenMP, whose way of waiting suits our kernels (see `ops.shared.compiling`)
+    but costs PyTorch a seventh of its speed.
 
     Parameters
     ----------
@@ -84,24 +84,23 @@ def _time_epochs(model, data, batch_size, repeats):
     network = MODELS[model](batch_size=batch_size)
     optimizer = Adam(network, lr=recipe["lr"])
     samples, processor = {"ours": [], "pytorch": []}, {"ours": [], "pytorch": []}
-    with ProcessPoolExecutor(
-        1, multiprocessing.get_context("spawn"), _start_pytorch, (model, data, recipe, threads())
-    ) as pytorch:
-        few = min(20 * batch_size, len(data.train_images))
-        fit(network, _head(data, few), optimizer, epochs=1, schedule="constant", progress=False)
-        pytorch.submit(_pytorch_epoch, few, 0).result()
-        for repeat in range(repeats):
-            begun = time.process_time()
-            history = fit(
-                network, data, optimizer, epochs=1, schedule="constant", seed=repeat, progress=False
-            )
-            processor["ours"].append(time.process_time() - begun)
-            samples["ours"].append(history[0]["seconds"])
+    few = min(20 * batch_size, len(data.train_images))
+    fit(network, _head(data, few), optimizer, epochs=1, schedule="constant", progress=False)
+    for repeat in range(repeats):
+        begun = time.process_time()
+        history = fit(network, data, optimizer, epochs=1, schedule="constant", seed=repeat, progress=False)
+        processor["ours"].append(time.process_time() - begun)
+        samples["ours"].append(history[0]["seconds"])
+        # A process each: some are faster than others by half, from beginning to end.
+        with ProcessPoolExecutor(
+            1, multiprocessing.get_context("spawn"), _start_pytorch, (model, data, recipe, threads())
+        ) as pytorch:
+            pytorch.submit(_pytorch_epoch, few, 0).result()
             theirs = pytorch.submit(_pytorch_epoch, len(data.train_labels), repeat).result()
-            for measure, seconds in zip((samples, processor), theirs, strict=True):
-                measure["pytorch"].append(seconds)
-            last = {who: f"{seconds[-1]:.2f} s" for who, seconds in samples.items()}
-            print(f"  batch {batch_size}: ours {last['ours']}, PyTorch {last['pytorch']}", flush=True)
+        for measure, seconds in zip((samples, processor), theirs, strict=True):
+            measure["pytorch"].append(seconds)
+        last = {who: f"{seconds[-1]:.2f} s" for who, seconds in samples.items()}
+        print(f"  batch {batch_size}: ours {last['ours']}, PyTorch {last['pytorch']}", flush=True)
     return samples, processor
 
 
