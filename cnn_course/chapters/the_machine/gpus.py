@@ -1,4 +1,4 @@
-"""The published figures of two GPUs, and the place of a kernel under a roofline; `SOURCES` says whose."""
+"""The published figures of two GPUs, with their `SOURCES`, and the place of a kernel under a roofline."""
 
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ class Gpu(NamedTuple):
     clock: float
     flops: float
     latency: dict
-    """Cycles from a load to its value, by the part of the machine that has it."""
+    """Cycles from a load to its value, by the memory that has it."""
 
 
 KB, MB = 1024, 1024 * 1024

@@ -1,4 +1,4 @@
-"""The road of OpenCL once more, its kernels taken for CUDA C++ by the words that opencl_words.h has."""
+"""The road of OpenCL once more, its kernels compiled as CUDA C++ with the macros of opencl_words.h."""
 
 from cnn_course.chapters.other_roads.roads import source
 from cnn_course.chapters.other_roads.roads.cuda_cpp import CudaCpp
@@ -6,7 +6,7 @@ from cnn_course.chapters.other_roads.roads.opencl import OpenCL
 
 
 class Translated(OpenCL):
-    """kernels.cl and its launches, where our own kernels run."""
+    """kernels.cl and its launches, on the device of our own kernels."""
 
     def __init__(self):
         self.cuda = CudaCpp(source("opencl_words.h") + source("kernels.cl"))
