@@ -43,7 +43,7 @@ def record(place: str, precision: str, scaled: bool = True) -> dict:
         Where, how, when, for how long, and the history.
     """
     model = mnist_cnn(device=place, precision=precision)
-    begun = time.process_time()
+    started = time.process_time()
     history = fit(
         *(model, load("mnist"), Adam(model, lr=3e-3)),
         scaler=None if scaled else False,
@@ -54,7 +54,7 @@ def record(place: str, precision: str, scaled: bool = True) -> dict:
     entry = key | {
         "where": _where(place),
         "date": datetime.date.today().isoformat(),
-        "processor_seconds": round(time.process_time() - begun),
+        "processor_seconds": round(time.process_time() - started),
         "history": history,
     }
     others = [other for other in recorded() if any(other[name] != value for name, value in key.items())]

@@ -238,6 +238,6 @@ def _first(dataset, images):
 
 
 def _fingerprint(kernels):
-    """Return a text that changes with the source of any of the kernels, and of what they use."""
+    """Return a hash of the kernels' sources, and of what they use."""
     sources = {name: standalone(kernel.py_func) for name, kernel in sorted(kernels.items())}
     return hashlib.sha256(json.dumps(sources).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""A recorded training run on the solutions' kernels, for readers who have no kernels of their own yet."""
+"""A recorded training run on the solutions' kernels, for readers who have no kernels yet."""
 
 import json
 from dataclasses import replace

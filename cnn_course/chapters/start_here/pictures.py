@@ -48,7 +48,8 @@ def before_after_picture(digit, out, caption="A digit before and after the kerne
 
 
 def counts_picture(right, runs, caption) -> plots.Picture:
-    """Draw how many pixels have each level of brightness, black left out: what is right, and what came out.
+    """Draw how many pixels have each level of brightness, without black: the right counts and those of the
+    runs.
 
     Parameters
     ----------

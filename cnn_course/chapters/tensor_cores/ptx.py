@@ -8,7 +8,7 @@ if device.simulated():
     from numba import types
 
     class intrinsic:
-        """A function that writes PTX, which nobody runs."""
+        """A function that writes PTX, which the simulator does not run."""
 
         def __init__(self, generator):
             self._defn = generator

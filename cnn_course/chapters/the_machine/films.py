@@ -1,4 +1,4 @@
-"""Pictures that move: what a warp's request moves, and what a warp does at a branch."""
+"""Animated pictures: what a warp's request moves, and what a warp does at a branch."""
 
 from matplotlib.patches import Rectangle
 

@@ -53,7 +53,7 @@ GPUS = (T4, H100)
 
 
 def placed(flops, bytes_moved, microseconds, peak, bandwidth, bound=min, scale=1e3):
-    """Return operations per byte, the GFLOP/s that the roof allows, and the part of these that is reached."""
+    """Return operations per byte, the GFLOP/s that the roof allows, and the part of it that is reached."""
     intensity = flops / bytes_moved
     roof = bound(peak, intensity * bandwidth)
     return intensity, roof, flops / microseconds / scale / roof

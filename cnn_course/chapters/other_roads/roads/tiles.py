@@ -237,5 +237,5 @@ def report(kernel) -> str:
 
 
 def _complaint(error):
-    """Return the last line of a compiler's message that is not the place of the mistake."""
+    """Return the last line of a compiler's message, without the location."""
     return [line for line in str(error).splitlines() if not line.endswith(" location")][-1]

@@ -13,6 +13,6 @@ class Translated(OpenCL):
         self.array, self.empty, self.host = self.cuda.array, self.cuda.empty, self.cuda.host
 
     def launch(self, name, items, group, *arguments):
-        """Launch a kernel over that many items, which CUDA takes in blocks."""
+        """Launch a kernel over that many items, in blocks, as CUDA needs."""
         blocks = tuple(-(-count // size) for count, size in zip(items, group, strict=True))
         self.cuda.launch(name, blocks, group, *arguments)

@@ -80,7 +80,7 @@ def _with_argmax(change):
 
 
 def _from_place_zero(x, kernel, stride, h, w):
-    """Return 0 in the place of each position that is the first of its window."""
+    """Replace each position that is the first of its window by 0."""
     _, oh, ow = np.indices(h.shape)
     return np.where((h == oh * stride) & (w == ow * stride), 0, h * x.shape[2] + w)
 

@@ -1,7 +1,7 @@
 """`softmax_kernel`: the softmax that does not sum to 1.
 
-The broken kernel stands here as well as in its stub: while the learner's is the same code, it counts as not
-solved yet.
+The broken kernel is here as well as in its stub: a learner's kernel with the same code counts as not solved
+yet.
 """
 
 import numpy as np
