@@ -48,8 +48,7 @@ def before_after_picture(digit, out, caption="A digit before and after the kerne
 
 
 def counts_picture(right, runs, caption) -> plots.Picture:
-    """Draw how many pixels have each level of brightness, without black: the right counts and those of the
-    runs.
+    """Draw how many pixels have each level of brightness, black left out: the right counts, and the runs'.
 
     Parameters
     ----------
