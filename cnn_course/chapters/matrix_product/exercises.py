@@ -8,13 +8,13 @@ from cnn_course.engine.checks.kernels import KernelExercise, examine, uses
 from cnn_course.engine.checks.writes import from_tiles
 from gpuless.access import READ, WRITE
 
-# As in the notebook: threads along either axis of a block, and results with four of them a thread.
+# As in the notebook: threads of a block along either axis, and its results at four per thread.
 TILE = 8
 WIDE = 2 * TILE
 
 
 def _in_tiles(matrix, side):
-    """Return a matrix as (rows of tiles, columns of tiles, side, side), zeros where it ends."""
+    """Return a matrix as tiles, (rows of tiles, columns of tiles, side, side), padded with zeros."""
     rows, columns = (-(-n // side) for n in matrix.shape)
     padded = np.zeros((rows * side, columns * side))
     padded[: matrix.shape[0], : matrix.shape[1]] = matrix
@@ -31,7 +31,7 @@ def _from_tiles(tiles, shape):
 
 
 def with_stale_tail(a, b):
-    """Multiply, the last tiles along k still holding what the tiles before them left; NaN if none did."""
+    """Multiply, with old numbers in the last tiles past the end of k; NaN if there were none before."""
     depth = a.shape[1]
     tail = depth % TILE
     if not tail:
@@ -43,7 +43,7 @@ def with_stale_tail(a, b):
 
 
 def _copied_by_threads_with_results(of_a, of_b):
-    """Return a product with zeros for what a thread without a result would have copied, of one or of both."""
+    """Return a product in which threads without a result copy zeros, for `a`, `b` or both."""
 
     def multiply(a, b):
         rows, columns = np.indices((len(a), b.shape[1]))
@@ -65,13 +65,13 @@ def _with_turned_tiles_of_a(a, b):
 
 
 def _with_as_many_steps_as_rows(a, b):
-    """Multiply, with a step for each tile of rows, where there ought to be one for each tile of columns."""
+    """Multiply with one step per tile of rows of `a`; there should be one per tile of its columns."""
     end = -(-len(a) // TILE) * TILE
     return product(a[:, :end], b[:end])
 
 
 def _with_the_first_tiles(a, b):
-    """Multiply, with the numbers of the first step in every one."""
+    """Multiply with the tiles of the first step in every step."""
     k = np.arange(a.shape[1]) % TILE
     return product(a[:, k], b[k])
 
@@ -126,8 +126,9 @@ matmul_tiled_kernel = KernelExercise(
             ),
         ),
         "copies for itself only": (
-            "A thread without a result copies zeros, but others need the number that it should copy. Ask "
-            "for each copy whether its own two indices lie inside the matrix, not whether there is a result.",
+            "Threads without a result copy zeros, but others need the numbers that they should copy. For "
+            "each copy, test whether its own two indices lie inside the matrix, not whether the thread has "
+            "a result.",
             *(
                 _copied_by_threads_with_results(*which)
                 for which in [(True, True), (True, False), (False, True)]
@@ -160,7 +161,8 @@ matmul_tiled_kernel = KernelExercise(
             ("a_tile[y, k]", "a_tile[k, y]"),
         ),
         "steps by the rows": (
-            "Your number of steps comes from the rows of `{a}`. A sum has a product for each of its columns.",
+            "Your number of steps comes from the rows of `{a}`. Take it from its columns: a sum has one "
+            "product for each.",
             _with_as_many_steps_as_rows,
             ("range(0, a.shape[1], TILE)", "range(0, a.shape[0], TILE)"),
         ),
@@ -222,7 +224,7 @@ def _trace_of_a_block(attempt):
 
 
 def _each_number_is_read_once(attempt):
-    """Demand two numbers of each tile for four products, in shared memory."""
+    """Demand that a thread reads two numbers of each tile for four products."""
     trace = _trace_of_a_block(attempt)
     shared = [number for number, info in enumerate(trace.arrays) if info.space == "shared"]
     reads = int(((trace.kind == READ) & np.isin(trace.array, shared)).sum())
@@ -236,7 +238,7 @@ def _each_number_is_read_once(attempt):
 
 
 def _results_are_apart(attempt):
-    """Demand the results that the exercise gives to a thread: `TILE` rows and columns apart."""
+    """Demand that the results of a thread are `TILE` rows and columns apart."""
     trace = _trace_of_a_block(attempt)
     in_global = np.array([info.space == "global" for info in trace.arrays])[trace.array]
     x, y = 1, 2
@@ -248,8 +250,9 @@ def _results_are_apart(attempt):
             "results not apart",
             "The numbers are right, but a thread should compute rows `y` and `y + TILE`, columns `x` and "
             "`x + TILE`, so that neighbouring threads read and write neighbouring numbers.",
-            f"With `x` = {x} and `y` = {y} yours has {_listed('row', rows)} and {_listed('column', columns)} "
-            f"of the block's results; it should have rows {y} and {y + TILE} and columns {x} and {x + TILE}.",
+            f"Your thread with `x` = {x} and `y` = {y} has {_listed('row', rows)} and "
+            f"{_listed('column', columns)} of the block's results. It should have rows {y} and {y + TILE} "
+            f"and columns {x} and {x + TILE}.",
         )
 
 

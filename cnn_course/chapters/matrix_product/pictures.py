@@ -5,7 +5,7 @@ from matplotlib.colors import to_rgb
 
 from cnn_course.engine import plots
 
-#: float32 numbers of a sector.
+#: float32 numbers in a sector.
 SECTOR = 8
 
 NOTHING, PALE, DARK = (np.array(c) for c in ([0.93, 0.92, 0.90], [0.66, 0.82, 0.92], [0.22, 0.54, 0.76]))
@@ -24,7 +24,7 @@ def product_picture(shape, tile, step=None, depth=None) -> plots.Picture:
     tile : tuple of (int, int)
         Rows and columns of results, in the upper left corner.
     step, depth : int, optional
-        Which step along k, counted from 0, and how much of k it is.
+        The step along k, counted from 0, and how many k it covers.
 
     Examples
     --------
@@ -79,18 +79,18 @@ def product_picture(shape, tile, step=None, depth=None) -> plots.Picture:
 
 
 def request_picture(transpose_b=False, step=5, row=2) -> plots.Picture:
-    """Draw what one warp of the naive kernel asks of `a` and `b` in one step, and in which sectors.
+    """Draw what one warp of the naive kernel reads of `a` and `b` in one step, and in which sectors.
 
     The warp has 32 neighbouring columns of one row. The matrices are 8 x 16 and 16 x 32.
 
     Parameters
     ----------
     transpose_b : bool
-        Whether `b` lies in memory as its transpose.
+        Whether `b` is stored transposed.
     step : int
-        Of the sum, counted from 0.
+        Step of the sum, counted from 0.
     row : int
-        That of the results.
+        Row of the results.
 
     Examples
     --------
@@ -219,15 +219,15 @@ def rungs_picture(rungs, side, depth, thread=(1, 2), step=3) -> plots.Picture:
     fig, axes = plots.figure(1, len(rungs), size=(size[0] if len(rungs) > 1 else 4.6, min(size[1], 4.6)))
     for ax, results in zip(np.ravel(axes), rungs, strict=True):
         _draw_rung(ax, results, side, depth, thread, step, gap, (rows, columns))
-    told = []
+    reads = []
     for down, across in rungs:
         near = (down + across) / (down * across)
-        told.append(f"{down} x {across}: {near:.3g} and {near / side:.3g}")
+        reads.append(f"{down} x {across}: {near:.3g} and {near / side:.3g}")
     caption = (
         f"A block of {side} x {side} threads with its tiles of a and b and its results. Thread "
         f"(x = {thread[1]}, y = {thread[0]}) has the orange results; for step {step} of the sum it reads the "
         "dark numbers. Numbers read for each multiply-add, from shared and from global memory: "
-        f"{'; '.join(told)}."
+        f"{'; '.join(reads)}."
     )
     alt = (
         f"{plots.counted(len(rungs), 'panel')}: a grid of results, out, with a narrow grid, a, to its left "
@@ -262,7 +262,7 @@ def _draw_rung(ax, results, side, depth, thread, step, gap, largest):
             lines = {"color": plots.PAPER, "linewidth": 0.6}
             ax.vlines(np.arange(left, left + width + 1) - 0.5, top - 0.5, top + height - 0.5, **lines)
             ax.hlines(np.arange(top, top + height + 1) - 0.5, left - 0.5, left + width - 0.5, **lines)
-    else:  # a square of one element would hardly be seen
+    else:  # squares of one element would be too small to see
         xs, ys = start + np.arange(x, columns, side), start + np.arange(y, rows, side)
         ax.plot(*map(np.ravel, np.meshgrid(xs, ys)), "s", markersize=3.5, color=_MINE)
         ax.plot(np.full(down, step), ys, "s", markersize=3.5, color=DARK)
@@ -279,7 +279,7 @@ def _draw_rung(ax, results, side, depth, thread, step, gap, largest):
 
 def ruled(ax, rows, columns):
     """Rule lines between the squares of an image, and take the ticks away."""
-    # Between the image and whatever is drawn on it.
+    # Above the image, below everything else.
     lines = {"color": plots.PAPER, "linewidth": 1, "zorder": 0.5}
     ax.vlines(np.arange(1, columns) - 0.5, -0.5, rows - 0.5, **lines)
     ax.hlines(np.arange(1, rows) - 0.5, -0.5, columns - 0.5, **lines)

@@ -1,4 +1,4 @@
-"""Pictures of short floating-point formats: bits, spacing, and what becomes of sums and gradients."""
+"""Pictures of short floating-point formats: bits, spacing, sums and gradients."""
 
 import numpy as np
 from matplotlib.patches import Rectangle
@@ -69,7 +69,7 @@ def spacing_picture() -> plots.Picture:
     _legend(ax, loc="lower right", bbox_to_anchor=(0.8, 0.0))
     return plots.picture(
         fig,
-        "How far apart the numbers are. Where it is tinted, float16 has none.",
+        "The distance between neighbouring numbers. float16 has no numbers in the tinted ranges.",
         "Four rising lines of steps. That of float32 is lowest, that of bfloat16 highest. float16 lies on "
         "tf32 in the middle, is level below 6e-5, and ends at 6e-8 and at 65504, where the others go on.",
     )
@@ -81,9 +81,9 @@ def running_sum_picture(sums, exact) -> plots.Picture:
     Parameters
     ----------
     sums : dict of str to array_like
-        The sum after each number, by what computes it.
+        The sum after each number, by name.
     exact : float
-        What it should come to.
+        The exact sum.
     """
     fig, ax = plots.figure(size=(7.2, 2.6))
     for dash, (name, values) in zip(_DASHES, sums.items(), strict=False):
@@ -98,7 +98,7 @@ def running_sum_picture(sums, exact) -> plots.Picture:
 
 
 def gradients_picture(gradients, scale) -> plots.Picture:
-    """Draw how large the gradients that reach each layer are, and which of them float16 has.
+    """Draw how large the gradients that reach each layer are, and which of them underflow in float16.
 
     Parameters
     ----------
@@ -127,22 +127,22 @@ def gradients_picture(gradients, scale) -> plots.Picture:
     lost = "; ".join(f"{name} {underflow(values):.0%}" for name, values in gradients.items())
     return plots.picture(
         fig,
-        "The gradients that reach each layer, those that are 0 left out; the leftmost bar has all that are "
-        "smaller still. What is in the tint becomes 0 in float16.",
+        "The gradients that reach each layer, without zeros. The leftmost bar also counts all smaller ones. "
+        "In the tinted range they become 0 in float16.",
         f"Histograms over powers of two, one for each layer. These shares lie where float16 has only 0: "
         f"{lost}. Times {scale:g}, most lie to the right of it.",
     )
 
 
 def underflow(gradients, scale=1.0) -> float:
-    """Return the share of gradients, of those that are not 0, that become 0 when rounded to float16."""
+    """Return the share of the nonzero gradients that become 0 when rounded to float16."""
     there = gradients[gradients != 0] * np.float32(scale)
     with np.errstate(over="ignore"):
         return float(np.mean(there.astype(np.float16) == 0))
 
 
 def trainings_picture(recorded) -> plots.Picture:
-    """Draw the recorded training runs, a row each: how many test digits are read wrong after each epoch.
+    """Draw the recorded training runs, one per row: the share of misread test digits after each epoch.
 
     Parameters
     ----------
@@ -166,15 +166,15 @@ def trainings_picture(recorded) -> plots.Picture:
     ends = "; ".join(f"{training_name(e)} {e['history'][-1]['test_accuracy']:.2%}" for e in recorded)
     return plots.picture(
         fig,
-        "The network of notebook 09, its default recipe, recorded: what it reads wrong after epochs 1, 2 and "
-        "3. The dashed line is 1%.",
+        "Recorded training runs of notebook 09's network with its default recipe: the share of misread "
+        "digits after epochs 1, 2 and 3. The dashed line is 1%.",
         f"A row for each training run, with three numbered marks from the right to the left. Read right in "
         f"the end: {ends}.",
     )
 
 
 def training_name(entry) -> str:
-    """Return what a recorded training run is called."""
+    """Return the name of a recorded training run."""
     where = {"cpu": "CPU", "gpu": "emulated GPU"}[entry["place"]]
     return f"{entry['precision']}, {where}" + (", no scaling" if _is_unscaled(entry) else "")
 

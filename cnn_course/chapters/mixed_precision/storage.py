@@ -71,7 +71,7 @@ class Launch(NamedTuple):
 
 
 def yours_or_ours(kernel):
-    """Return the reader's convolution, or ours as long as theirs is not finished."""
+    """Return the reader's convolution, or ours until theirs is finished."""
     return conv_half_kernel if is_unfinished(kernel) else kernel
 
 
@@ -84,7 +84,7 @@ def forward(net, images, dtype, conv) -> dict[str, Launch]:
         As `cnn_numba.mnist_cnn` builds it.
     images : ndarray, shape (N, 1, 28, 28)
     dtype : dtype
-        What images and activations are stored as.
+        The type of images and activations.
     conv : kernel
         As `conv_half_kernel`.
     """

@@ -1,7 +1,8 @@
-"""The training runs of notebook 16: `mnist_cnn` in each precision, recorded, and what rounding loses in one.
+"""The training runs of notebook 16, recorded: `mnist_cnn` in each precision; and sums rounded to bfloat16.
 
-``python -m cnn_course.chapters.mixed_precision.trainings gpu float16`` trains the default recipe there and in
-that precision, and writes what came of it into `RECORD`; ``unscaled`` after it trains without loss scaling.
+``python -m cnn_course.chapters.mixed_precision.trainings gpu float16`` trains the default recipe on that
+device in that precision, and writes the result to `RECORD`; ``unscaled`` after it trains without loss
+scaling.
 """
 
 import datetime
@@ -22,12 +23,12 @@ RECORD = Path(__file__).with_name("precision_trainings.json")
 
 
 def recorded() -> list[dict]:
-    """Return what is recorded: a dict for each training run."""
+    """Return the recorded training runs, a dict for each."""
     return json.loads(RECORD.read_text()) if RECORD.exists() else []
 
 
 def record(place: str, precision: str, scaled: bool = True) -> dict:
-    """Train `mnist_cnn` by the default recipe, and record it in the place of an earlier one.
+    """Train `mnist_cnn` with the default recipe, and record the run; it replaces an earlier one.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ def record(place: str, precision: str, scaled: bool = True) -> dict:
         Where, how, when, for how long, and the history.
     """
     model = mnist_cnn(device=place, precision=precision)
-    begun = time.process_time()
+    started = time.process_time()
     history = fit(
         *(model, load("mnist"), Adam(model, lr=3e-3)),
         scaler=None if scaled else False,
@@ -53,7 +54,7 @@ def record(place: str, precision: str, scaled: bool = True) -> dict:
     entry = key | {
         "where": _where(place),
         "date": datetime.date.today().isoformat(),
-        "processor_seconds": round(time.process_time() - begun),
+        "processor_seconds": round(time.process_time() - started),
         "history": history,
     }
     others = [other for other in recorded() if any(other[name] != value for name, value in key.items())]
@@ -70,7 +71,7 @@ def _where(place):
 
 
 def round_to_bfloat16(x: np.ndarray, noise: np.random.Generator | None = None) -> np.ndarray:
-    """Return float32 numbers as those of bfloat16: the nearest, or by chance if there is `noise`.
+    """Round float32 numbers to bfloat16: to the nearest, or stochastically with `noise`.
 
     Examples
     --------
@@ -79,7 +80,7 @@ def round_to_bfloat16(x: np.ndarray, noise: np.random.Generator | None = None) -
     """
     bits = x.view(np.uint32)
     if noise is None:
-        added = np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))  # from the middle to the even one
+        added = np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))  # ties to even
     else:
         added = noise.integers(0, 2**16, x.shape, np.uint32)
     return (bits + added & np.uint32(0xFFFF0000)).view(np.float32)

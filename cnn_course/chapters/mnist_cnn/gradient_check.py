@@ -1,4 +1,4 @@
-"""Is the reader's network right? Every part of a step, beside the reference on the same numbers."""
+"""Check the reader's network: each part of a training step against the reference, on the same numbers."""
 
 from typing import NamedTuple
 
@@ -12,10 +12,10 @@ from cnn_numba.train.optim import Adam
 
 # As a share of the largest number: sums of up to 43,264 products, in float32 and in another order.
 TOLERANCE = 2e-4
-# Of the slope; the network has corners, at which a finite step measures neither side.
+# As a share of the slope: at the network's kinks, a finite step measures the slope of neither side.
 SLOPE_TOLERANCE = 1e-2
 
-# The kernels that compute what of a layer.
+# The kernels that compute each result of a layer.
 _KERNELS = {
     Conv2d: {
         "output": ("conv2d_kernel",),
@@ -50,7 +50,7 @@ class Comparison(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether it is off by no more than rounding; NaN never is."""
+        """Whether the error is no larger than rounding; False for NaN."""
         return self.error <= TOLERANCE
 
 
@@ -72,7 +72,7 @@ class GradientCheck(NamedTuple):
 
     @property
     def slope_agrees(self) -> bool:
-        """Whether the gradients say what was measured."""
+        """Whether the gradients give the measured slope."""
         return abs(self.computed - self.measured) <= SLOPE_TOLERANCE * abs(self.measured)
 
     @property
@@ -96,14 +96,14 @@ class GradientCheck(NamedTuple):
 
 
 def check_gradients(model: Sequential, images: np.ndarray, labels: np.ndarray) -> GradientCheck:
-    """Take one training step apart, and compare each part with the reference on the numbers it was given.
+    """Compare each part of one training step with the reference, on the same inputs.
 
-    A wrong part is named even where a later one hides it. Neither parameters nor optimiser are changed.
+    A wrong part is reported even where a later one hides it. Parameters and optimiser do not change.
 
     Parameters
     ----------
     model : Sequential
-        `mnist_cnn` in a gpu backend.
+        `mnist_cnn` on a gpu backend.
     images : ndarray, shape (n, 1, 28, 28), uint8
         At most a batch; a few are enough.
     labels : ndarray, shape (n,), int32
@@ -152,7 +152,7 @@ def _backward(model, twin, labels):
 
 
 def _update(model, gradients, step=3):
-    """Compare how far a step of Adam moves the parameters, in the midst of a training run."""
+    """Compare one step of Adam, as in the middle of a training run."""
     before = device.to_host(model.parameters).copy()
     means = np.random.default_rng(1).uniform(0.1, 1, (2, before.size)).astype(np.float32)
     optimizer = Adam(model, lr=1.0)
@@ -188,7 +188,7 @@ def _compare(owner, place, **results):
 
 
 def _poison(model):
-    """Fill with NaN what the kernels are to write: what they leave out shows."""
+    """Fill the kernels' outputs with NaN, so that unwritten elements show."""
     for layer in model.layers:
         for array in (getattr(layer, name, None) for name in ("out", "grad_input")):
             if array is not None:

@@ -28,7 +28,7 @@ from gpuless import frontends
 
 
 class OwnNetwork:
-    """`mnist_cnn` out of the reader's kernels, with the package's in the gaps.
+    """`mnist_cnn` on the reader's kernels, with the package's where there is none.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class OwnNetwork:
         return "\n".join([*rows, f"{len(self.own)} of {len(PARTS)} kernels are yours"])
 
     def owner(self, name: str) -> str:
-        """Say whose kernel does a part, in words of one width."""
+        """Return whose kernel computes a part, padded to one width."""
         return "✔ yours      " if name in self.own else "○ the package"
 
     def check(self, images: np.ndarray, labels: np.ndarray) -> GradientCheck:
@@ -70,7 +70,7 @@ class OwnNetwork:
         images: int | None = None,
         on_step: Callable[[int, float], object] | None = None,
     ) -> None:
-        """Train with Adam on a one-cycle schedule, and print what each epoch came to.
+        """Train with Adam on a one-cycle schedule, and print the result of each epoch.
 
         Parameters
         ----------
@@ -78,15 +78,15 @@ class OwnNetwork:
         epochs : int
         images : int, optional
             A short run, on the first images only. None trains on all of them, and keeps checkpoints in the
-            workbook: a training run that was stopped goes on where it was, and one that has ended is not
-            repeated, as long as kernels and data are the same.
+            workbook: with the same kernels and data, a stopped training run continues, and a finished one is
+            not repeated.
         on_step : callable, optional
             As for `fit`; None draws a `TrainingCurve`.
         """
         data = dataset if images is None else _first(dataset, images)
         self.model, self.history = mnist_cnn(self.model.batch_size, self.backend), []
         out = workbook.folder() / "training" if images is None else None
-        resume = out is not None and self._goes_on(data, epochs, out)
+        resume = out is not None and self._resumes(data, epochs, out)
         on_step = on_step or self._curve(data, epochs, out if resume else None)
         try:
             history = fit(
@@ -110,27 +110,27 @@ class OwnNetwork:
             self.images, self.test_images = len(data.train_images), len(data.test_images)
             self.batch = _first(data, self.model.batch_size)
 
-    def _curve(self, data, epochs, begun_in):
-        """Return the curve of a training run: of one that was begun, with what it has drawn already."""
+    def _curve(self, data, epochs, resumed_from):
+        """Return the curve of a training run; a resumed one keeps what it has drawn."""
         steps = epochs * -(-len(data.train_images) // self.model.batch_size)
         every, images = (100, 1000) if steps >= 500 else (-(-steps // 5), 200)
         curve = TrainingCurve(self.model, data.test_images[:images], data.test_labels[:images], steps, every)
-        if begun_in is not None:
-            curve.load(begun_in / "curve.json")
+        if resumed_from is not None:
+            curve.load(resumed_from / "curve.json")
         return curve
 
-    def _goes_on(self, data, epochs, out):
-        """Return whether this very training run has begun; if not, note what it consists of."""
-        consists_of = {
+    def _resumes(self, data, epochs, out):
+        """Return whether this very training run has a checkpoint; if it is new, record its settings."""
+        settings = {
             "kernels": _fingerprint(self.own),
             "epochs": epochs,
             "batch_size": self.model.batch_size,
             "images": [data.name, len(data.train_images)],
         }
         out.mkdir(parents=True, exist_ok=True)
-        noted, now = out / "kernels.json", json.dumps(consists_of)
+        noted, now = out / "kernels.json", json.dumps(settings)
         if not noted.is_file() or noted.read_text(encoding="utf-8") != now:
-            # First: if this one is killed before its first checkpoint, the old one is not taken for it.
+            # First: if this run is killed before its first checkpoint, the old one must not be taken for it.
             move_earlier_run(out, print)
             (out / "checkpoint.npz").unlink(missing_ok=True)
             (out / "curve.json").unlink(missing_ok=True)
@@ -164,16 +164,16 @@ class OwnNetwork:
         labels = device.to_device(batch.train_labels.astype(np.int32))
         model = mnist_cnn(self.model.batch_size, self.backend)
         loss = CrossEntropyLoss(self.model.batch_size, 10, device=self.backend)
-        optimiser = Adam(model, lr=0.003)  # its arrays are no part of a step
+        optimiser = Adam(model, lr=0.003)  # outside the profile: its arrays are not part of a step
         with gpuless.profiling(gpus) as timelines:
             train_step(model, loss, optimiser, x, labels)
         return tuple(_step(timeline) for timeline in timelines)
 
     def certificate(self) -> pictures.Certificate:
-        """Return what the last training run on all images came to; keep it in the workbook as well.
+        """Return the certificate of the last training run on all images, and save it in the workbook.
 
-        How long a step would take on some GPUs is modelled for it, which takes half a minute, and begins the
-        history that `course.progress` draws.
+        It models the time of a step on some GPUs, which takes half a minute, and begins the history that
+        `course.progress` draws.
 
         Raises
         ------
@@ -181,7 +181,7 @@ class OwnNetwork:
             If there was none yet.
         """
         if not self.history:
-            raise ValueError("a certificate needs a training run on all images, to its end: train(mnist)")
+            raise ValueError("a certificate needs a finished training run on all images: train(mnist)")
         products = multiplications(self.model)
         last = self.history[-1]
         trained = last["epoch"] * self.images
@@ -222,7 +222,7 @@ def multiplications(model: Sequential) -> Counter:
 
 
 def _step(timeline):
-    """Return what a timeline says of a step."""
+    """Return a timeline as a `Step`."""
     slowest, *others = timeline.rows()
     share = slowest.total / sum(row.total for row in (slowest, *others))
     return history.Step(
@@ -231,13 +231,13 @@ def _step(timeline):
 
 
 def _first(dataset, images):
-    """Return a data set with the first images of its training set alone."""
+    """Return a data set with only the first of its training images."""
     return dataclasses.replace(
         dataset, train_images=dataset.train_images[:images], train_labels=dataset.train_labels[:images]
     )
 
 
 def _fingerprint(kernels):
-    """Return a text that changes with the source of any of the kernels, and of what they use."""
+    """Return a hash of the kernels' sources, and of what they use."""
     sources = {name: standalone(kernel.py_func) for name, kernel in sorted(kernels.items())}
     return hashlib.sha256(json.dumps(sources).encode()).hexdigest()

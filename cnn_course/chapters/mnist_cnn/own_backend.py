@@ -1,7 +1,7 @@
-"""A backend of operations that the reader's own kernels compute, those of the package in the gaps.
+"""A backend that runs the reader's own kernels, and the package's where there is none.
 
-`own_backend` is the gpu backend of `cnn_numba.ops`, with a function of this module in the place of every one
-that a kernel of the reader's can do. Layers, training loop and optimisers are those of any other backend.
+`own_backend` is the gpu backend of `cnn_numba.ops`. This module replaces each function that a kernel of the
+reader can compute. Layers, training loop and optimisers are the same as for any other backend.
 """
 
 import math
@@ -55,7 +55,7 @@ def from_workbook() -> dict:
 
 
 class Operation:
-    """A gpu backend's module, of which a subclass replaces functions; their arguments stay what they were."""
+    """A module of the gpu backend; a subclass replaces some functions, with the same arguments."""
 
     def __init__(self, package, own):
         self.package, self.own = package, own
@@ -220,12 +220,12 @@ class _Update(Operation):
 
 
 def own_backend(own: dict) -> Backend:
-    """Return the gpu backend with kernels of the reader's in it.
+    """Return the gpu backend with the reader's kernels in it.
 
     Parameters
     ----------
     own : dict of str to kernel
-        By the names of `PARTS`; what is missing is left to the package.
+        By the names of `PARTS`; the package computes missing parts.
     """
     if unknown := own.keys() - {part.name for part in PARTS}:
         raise ValueError(f"the network has no part {', '.join(sorted(unknown))}")

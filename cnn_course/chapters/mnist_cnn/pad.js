@@ -20,7 +20,7 @@ function inking(pen, changed) {
     line: (to) => {
       pen.beginPath();
       pen.moveTo(...(last ?? to));
-      pen.lineTo(to[0] + 0.01, to[1]); // where nothing moved a browser would draw nothing
+      pen.lineTo(to[0] + 0.01, to[1]); // browsers draw no line of length 0
       pen.stroke();
       last = to;
       changed();
@@ -52,12 +52,12 @@ function strokes(canvas, ink) {
 }
 
 // The same by keys: arrows move a pen, the space bar puts it down and lifts it, Delete clears.
-function keys(canvas, ink, mark, told, clear) {
+function keys(canvas, ink, mark, status, clear) {
   let at = [SIZE / 2, SIZE / 2];
   const show = () => {
     [mark.style.left, mark.style.top] = at.map((place) => `${(100 * place) / SIZE}%`);
     mark.classList.toggle("down", ink.down());
-    told.textContent = ink.down() ? "The pen is down." : "The pen is up.";
+    status.textContent = ink.down() ? "The pen is down." : "The pen is up.";
   };
   const act = {
     " ": () => (ink.down() ? ink.lift() : ink.line(at)),
@@ -78,10 +78,10 @@ function keys(canvas, ink, mark, told, clear) {
   });
   canvas.addEventListener("blur", () => {
     ink.lift();
-    told.textContent = "";
+    status.textContent = "";
   });
   show();
-  told.textContent = "";
+  status.textContent = "";
 }
 
 function bars(parent) {
@@ -104,8 +104,8 @@ function render({ model, el }) {
   canvas.dataset.lmSuppressShortcuts = "true"; // JupyterLab would walk through its cells
   const mark = element(paper, "div", "pen");
   element(left, "div", "help", { textContent: HELP }).setAttribute("aria-hidden", "true");
-  const told = element(left, "div", "told");
-  told.setAttribute("role", "status");
+  const status = element(left, "div", "status");
+  status.setAttribute("role", "status");
   const buttons = element(left, "div", "buttons");
   const clear = element(buttons, "button", "clear", { type: "button", textContent: "Clear" });
   const open = element(buttons, "label", "open", { textContent: "or open a picture " });
@@ -145,7 +145,7 @@ function render({ model, el }) {
   const show = () => {
     const chances = model.get("chances");
     const best = chances.indexOf(Math.max(...chances));
-    if (answer.textContent !== model.get("message")) answer.textContent = model.get("message"); // said once
+    if (answer.textContent !== model.get("message")) answer.textContent = model.get("message"); // once
     rows.forEach(({ row, fill, number }, digit) => {
       const chance = chances[digit] ?? 0;
       row.classList.toggle("best", digit === best);
@@ -169,13 +169,13 @@ function render({ model, el }) {
     changed();
   };
   strokes(canvas, ink);
-  keys(canvas, ink, mark, told, start);
+  keys(canvas, ink, mark, status, start);
   clear.addEventListener("click", start);
   file.addEventListener("change", async () => {
     if (!file.files.length) return;
     model.set("upload", new DataView(await file.files[0].arrayBuffer()));
     model.save_changes();
-    file.value = ""; // so that the same file may be chosen again
+    file.value = ""; // so that the same file can be chosen again
     wipe();
   });
   const names = ["chances", "seen", "message"].map((name) => `change:${name}`);

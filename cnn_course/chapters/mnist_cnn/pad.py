@@ -1,7 +1,7 @@
-"""A pad to draw a digit on, which a network reads while it is drawn: `DigitPad`.
+"""A pad to draw a digit on, which a network reads while you draw: `DigitPad`.
 
-What is drawn, or the picture file that is opened, goes through `cnn_numba.prepare_digit`, as every picture
-must that a network trained on MNIST is to read. Where no widget can be shown there is a still picture.
+Drawings and opened picture files go through `cnn_numba.prepare_digit`, as every picture for a network trained
+on MNIST must. Where no widget can be shown, there is a still picture.
 """
 
 import io
@@ -27,7 +27,7 @@ def _bytes():
 
 
 class DigitPad(anywidget.AnyWidget):
-    """A drawing pad, the network's answers beside it, and what the network gets to see.
+    """A drawing pad, the network's answers beside it, and the network's input.
 
     Parameters
     ----------
@@ -76,11 +76,11 @@ class DigitPad(anywidget.AnyWidget):
     def _uploaded(self, change):
         if change.new:
             self._show(io.BytesIO(change.new))
-            # Emptied, so that the same drawing or the same file is news when it comes again.
+            # Empty, so that the same drawing or file counts as a change when it comes again.
             self.drawing = self.upload = b""
 
     def _show(self, picture):
-        """Read a picture, an array or a file, and show what comes of it."""
+        """Read a picture, an array or a file, and show the answer."""
         with self.hold_sync():
             try:
                 digit, chances = self._answer(picture)
@@ -99,7 +99,7 @@ class DigitPad(anywidget.AnyWidget):
         return digit, np.asarray(self._read(digit), np.float64)
 
     def _repr_mimebundle_(self, **options):
-        """Return the widget, and a picture for readers of the notebook who have no kernel."""
+        """Return the widget, and a picture for readers of the notebook without a kernel."""
         bundle, metadata = super()._repr_mimebundle_(**options)
         still = reading_picture(example_drawing(), *self._answer(example_drawing()))
         return bundle | {"text/plain": repr(still), "text/html": still._repr_html_()}, metadata
@@ -128,7 +128,7 @@ def example_drawing(share=1.0):
 
 
 def reading_picture(drawing, digit, chances) -> plots.Picture:
-    """Draw what was drawn, what the network gets to see, and what it answers.
+    """Draw a drawing, the network's input, and its answer.
 
     Parameters
     ----------
@@ -146,7 +146,8 @@ def reading_picture(drawing, digit, chances) -> plots.Picture:
     axes[2].set_title("its answer", fontsize=10, color=plots.INK)
     return plots.picture(
         fig,
-        "A picture of a digit, the same as MNIST would have it, and how likely the network takes each digit.",
+        "A picture of a digit, the same digit prepared as in MNIST, and the network's probability of each "
+        "digit.",
         "On the left a large drawing of a digit. In the middle the same digit, 28 by 28 pixels, centred. On "
         "the right ten bars, one for each digit from 0 to 9.",
     )

@@ -11,7 +11,7 @@ from cnn_course.engine import plots
 from cnn_numba.train.checkpoint import written_whole
 from cnn_numba.train.loop import evaluate
 
-# What tells lines apart beside their colours: a mark and a way of drawing for each.
+# A marker and a line style for each line, so that colour is not the only difference.
 _LINES = ("o", "-"), ("s", "--"), ("^", ":")
 
 
@@ -46,19 +46,19 @@ class TrainingCurve:
     model : Sequential
         The one that is trained.
     images : ndarray, shape (N, C, H, W), uint8
-        On these and their labels the accuracy is measured now and then.
+        The accuracy is measured on these from time to time.
     labels : ndarray, shape (N,), int32
     steps : int
-        Of the whole training run: where the axis ends.
+        Steps of the whole training run, where the axis ends.
     every : int
         Steps between two measurements.
     show : callable, optional
-        Takes each new `Picture`. None displays it in the notebook, in the place of the one before.
+        Takes each new `Picture`. None displays it in the notebook, in place of the one before.
 
     Attributes
     ----------
     losses : list of float
-        Of each step's batch, from the first step seen: a training run may go on where it was stopped.
+        The loss of each batch, from the first step seen: a training run may be resumed.
     measured : list of (int, float)
         Step and accuracy.
     """
@@ -113,7 +113,7 @@ class TrainingCurve:
         )
 
     def _remaining(self):
-        """Say how long the rest will take, at the pace so far; nothing once it is done."""
+        """Return how long the rest will take at the pace so far; "" once it is done."""
         if self.step >= self.steps:
             return ""
         pace = (time.monotonic() - self._begun) / (len(self.losses) - self._earlier)
@@ -122,12 +122,12 @@ class TrainingCurve:
         return f" Step {self.step} of {self.steps}, {left} left."
 
     def save(self, path):
-        """Write what has been drawn to a file, for a training run that goes on later."""
+        """Save the curve to a file, for a training run that is resumed later."""
         with written_whole(path) as file:
             file.write(json.dumps({"losses": self.losses, "measured": self.measured}).encode())
 
     def load(self, path):
-        """Begin with what `save` wrote, if there is such a file."""
+        """Continue the curve that `save` wrote, if there is such a file."""
         if path.is_file():
             drawn = json.loads(path.read_text(encoding="utf-8"))
             self.losses, self.measured = drawn["losses"], [tuple(pair) for pair in drawn["measured"]]
@@ -173,7 +173,7 @@ def receptive_picture(image, sizes, names) -> plots.Picture:
 
 
 def ravine_picture(loss, paths) -> plots.Picture:
-    """Draw the ways that optimisers take down a narrow valley.
+    """Draw the paths of optimisers down a narrow valley.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def ravine_picture(loss, paths) -> plots.Picture:
         ax.set_yticks([])
     return plots.picture(
         fig,
-        "A valley, steep across and gentle along, and the way of each optimiser from the left towards the "
+        "A valley, steep across and gentle along, and the path of each optimiser from the left towards the "
         "lowest point, the cross.",
         "Contour lines of a long valley, once for each optimiser. Plain descent jumps from side to side and "
         "gets slower along the valley; with momentum the jumps die out, and the path runs fast to the lowest "

@@ -1,4 +1,4 @@
-"""A whole training run on the kernels of the notebooks' solutions, recorded for those who have none yet."""
+"""A recorded training run on the solutions' kernels, for readers who have no kernels yet."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ def curve() -> plots.Picture:
 
 
 def steps() -> tuple:
-    """Return how long one of its steps would take on three GPUs, modelled."""
+    """Return the modelled times of one of its steps on three GPUs."""
     return tuple(history.Step(**step) for step in json.loads(STEPS.read_text(encoding="utf-8")))
 
 

@@ -30,7 +30,7 @@ def activation_picture() -> plots.Picture:
     _legend(axes[0], loc="upper left")
     return plots.picture(
         fig,
-        "Three activations, and their slopes: what a gradient is multiplied by on its way back.",
+        "Three activations, and their slopes. The backward pass multiplies gradients by the slope.",
         "Left: ReLU, a dashed S-shaped sigmoid between 0 and 1, a dotted S-shaped tanh between -1 and 1. "
         "Right: the slope of ReLU jumps from 0 to 1. Those of sigmoid and tanh are bells, a quarter and 1 "
         "high, and nearly 0 beyond inputs of 5 and 3.",
@@ -130,14 +130,14 @@ def epochs_picture(accuracies) -> plots.Picture:
 
 
 def outputs_picture(outputs) -> plots.Picture:
-    """Draw what the layers of a network put out for a batch: how the numbers are spread.
+    """Draw the distribution of each layer's outputs for a batch.
 
     Parameters
     ----------
     outputs : dict of str to ndarray
         By the layer's name, from the images on.
     """
-    # What a ReLU puts out its layer has put out already: they are one pass.
+    # A layer's output already includes its ReLU: they are one pass.
     shown = {name: v for name, v in outputs.items() if not name.startswith(("flatten", "relu"))}
     fig, axes = plots.figure(1, len(shown), size=(7.2, 2.0), sharey=True)
     for ax, (name, values) in zip(axes, shown.items(), strict=True):
@@ -149,7 +149,7 @@ def outputs_picture(outputs) -> plots.Picture:
     spreads = ", ".join(f"{name} {np.min(v):.3g} to {np.max(v):.3g}" for name, v in shown.items())
     return plots.picture(
         fig,
-        "What goes into a new network, and what its layers put out, after ReLU where there is one. Each "
-        "panel has an axis of its own.",
+        "The inputs of a new network and the outputs of its layers, after ReLU where there is one. Each "
+        "panel has its own axis.",
         f"A histogram for each layer. The numbers are in these ranges: {spreads}.",
     )

@@ -1,4 +1,4 @@
-"""The squared error as a loss: the mean over all that a network answered to a sample, and its gradient."""
+"""The squared error as a loss: the mean over all outputs for a sample, and its gradient."""
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def _mse_loss_forward(y, target, losses):
     for n in range(batch_size):
         total = 0.0  # float64: a sample may be a whole image
         for i in range(size):
-            difference = np.float64(y[n, i] - target[n, i])  # whose square a float32 may not hold
+            difference = np.float64(y[n, i] - target[n, i])  # its square may overflow float32
             total += difference * difference
         losses[n] = total / size
 

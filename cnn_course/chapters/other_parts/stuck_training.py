@@ -1,8 +1,7 @@
 """A training run that learns nothing, tools to find out why, and a check that measures: an open problem.
 
-`as_found` returns a training run that does not learn: five functions, none of which raises. A reader who has
-found what is wrong with one of them writes another in its place, ``as_found()._replace(prepare=...)``, and
-hands the whole to the check.
+`as_found` returns a training run that does not learn: five functions, none of which raises. The reader finds
+out which are wrong, replaces them, ``as_found()._replace(prepare=...)``, and passes the result to the check.
 """
 
 from collections.abc import Callable
@@ -26,20 +25,20 @@ TRAINING, UNSEEN = 4000, 1000
 
 
 class Parts(NamedTuple):
-    """What a training run consists of.
+    """The parts of a training run.
 
     Parameters
     ----------
     build : callable
         Takes a seed, returns the network.
     prepare : callable
-        Takes images, uint8 of shape (N, 1, 28, 28), returns what the network is shown, float32.
+        Takes images, uint8 of shape (N, 1, 28, 28), returns the network's input, float32.
     draw : callable
         Takes a generator, images and labels; returns a batch of them.
     loss : callable
         Returns the loss: an object with `forward` and `backward`.
     optimiser : callable
-        Takes the network, returns what is to move its parameters.
+        Takes the network, returns the optimiser of its parameters.
     """
 
     build: Callable
@@ -92,7 +91,7 @@ def _digits():
 
 
 class Run(NamedTuple):
-    """What a training run has come to: its network, its losses, its share of unseen digits that are read."""
+    """The result of a training run: its network, its losses, its accuracy on unseen digits."""
 
     net: Sequential
     losses: list
@@ -100,7 +99,7 @@ class Run(NamedTuple):
 
 
 def first_batch(parts: Parts, seed=0):
-    """Return a batch as training would use it: what the network is shown, and the labels."""
+    """Return a batch as training would use it: the network's input and the labels."""
     images, labels, _, _ = _digits()
     images, labels = parts.draw(np.random.default_rng(seed), images, labels)
     return parts.prepare(images), labels
@@ -119,7 +118,7 @@ def train(parts: Parts, steps=STEPS, seed=0) -> Run:
 
 
 def by_heart(parts: Parts, steps=STEPS, seed=0) -> Run:
-    """Train on one batch alone, again and again: what works can learn 64 digits by heart."""
+    """Train on one batch only: a training run that works can learn 64 digits by heart."""
     batch = first_batch(parts, seed)
     return _run(parts, lambda: batch, steps, seed)
 
@@ -128,7 +127,7 @@ def _run(parts, batch, steps, seed):
     net, loss = parts.build(seed), parts.loss()
     optimiser = parts.optimiser(net)
     losses = []
-    with np.errstate(all="ignore"):  # the verdict reports what becomes of it
+    with np.errstate(all="ignore"):  # the verdict reports infinities and NaN
         for _ in range(steps):
             losses.append(float(train_step(net, loss, optimiser, *batch())[0].mean()))
         return Run(net, losses, _accuracy(parts, net))
@@ -148,16 +147,16 @@ def loss_at_start(parts: Parts, seed=0) -> float:
 
 
 def outputs(parts: Parts, seed=0) -> dict:
-    """Return what a new network's layers make of a batch, by the layer's name, beginning with the images."""
+    """Return the outputs of a new network's layers for a batch, by the layer's name, the images first."""
     shown, _ = first_batch(parts, seed)
     net = parts.build(seed)
     net.forward(shown, training=True)
-    # A ReLU may be applied within the layer before it, so what that put out is rectified already.
+    # A ReLU may be fused into the layer before it, whose output is then rectified already.
     return {"images": shown} | {layer.name: np.array(layer.output) for layer in net.layers}
 
 
 def gradient_ratio(parts: Parts, seed=0) -> float:
-    """Return the loss's slope along the gradient as measured, in units of what the backward pass says.
+    """Return the measured slope of the loss along the gradient, divided by that of the backward pass.
 
     1 is right. A wrong sign gives -1; half a gradient gives 2.
     """
@@ -182,7 +181,7 @@ def gradient_ratio(parts: Parts, seed=0) -> float:
 
 # --- The check ---------------------------------------------------------------------------------------------
 
-#: What a fixed run reaches at least; measured, with margin: tests/course/other_parts/test_notebook.py.
+#: The least accuracy of a fixed run, with a margin; tests/course/other_parts/test_notebook.py measures it.
 ENOUGH = 0.8
 # Below this loss a batch has been learnt by heart.
 LEARNT = 0.5
@@ -199,7 +198,7 @@ class StuckTraining:
         """Train for some seconds; return the `Verdict`, which is never *solved*."""
         parts = as_found() if parts is None else parts
         if not isinstance(parts, Parts):
-            message = "The check takes the five parts together: `found._replace(prepare=my_prepare)`, say."
+            message = "The check takes all five parts together: `found._replace(prepare=my_prepare)`, say."
             return Verdict(self.name, "wrong", message, mistake="not parts")
         untouched = parts == as_found()
         try:
@@ -214,11 +213,11 @@ class StuckTraining:
             end = f"{np.mean(run.losses[-20:]):.2f}"
             details = (f"The loss went from {start} to {end}.",)
             return Verdict(self.name, "measured", f"{accuracy}: it learns.", details)
-        name, told = symptom
-        return Verdict(self.name, "unsolved" if untouched else "wrong", f"{accuracy}.", (told,), name)
+        name, message = symptom
+        return Verdict(self.name, "unsolved" if untouched else "wrong", f"{accuracy}.", (message,), name)
 
     def _symptom(self, parts, run):
-        """Return the name of the first thing that is to be seen, and what to say; None if it learns."""
+        """Return the first symptom, as its name and a message; None if it learns."""
         if np.array_equal(run.net.parameters, parts.build(0).parameters):
             return "nothing moves", (
                 "What is still wrong: in all these steps, none of the network's parameters has moved."

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from cnn_course.engine import plots
 
-#: What the two columns call by different names, and what is one thing in both has one colour.
+#: Names that differ between the columns; the same thing has the same colour in both.
 WORDS = (
     (r"__global__|__kernel|@cuda\.jit|@triton\.jit|@ct\.kernel", plots.RED),
     (r"cuda\.shared\.array|__shared__|__local\b|[ct][tl]\.(?:load|store)", plots.PURPLE),
@@ -57,7 +57,7 @@ class SideBySide:
 
 
 def _coloured(text):
-    # A translucent ground and the page's own ink: readable on light and on dark.
+    # A translucent background and the page's text colour: readable on light and on dark.
     for number, (words, _) in enumerate(WORDS):
         text = re.sub(words, lambda found, n=number: f"\x00{n}{found[0]}\x01", text)
     text = html.escape(text).replace("\x01", "</span>")
@@ -155,7 +155,7 @@ def differences_picture(found, bound) -> plots.Picture:
 
 
 def model_picture(times, title) -> plots.Picture:
-    """Draw what a model says of candidates: the time of memory and that of arithmetic.
+    """Draw a model's times of candidates: that of memory and that of arithmetic.
 
     Parameters
     ----------
@@ -173,9 +173,9 @@ def model_picture(times, title) -> plots.Picture:
     ax.set_xlabel("microseconds, in the model")
     ax.set_title(title, fontsize=10, color=plots.INK)
     ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK)
-    told = "; ".join(f"{name}: {1e6 * a:.0f} and {1e6 * b:.0f}" for name, (a, b) in times.items())
+    microseconds = "; ".join(f"{name}: {1e6 * a:.0f} and {1e6 * b:.0f}" for name, (a, b) in times.items())
     return plots.picture(
         fig,
         "What the model expects of each candidate that fits: the longer bar counts.",
-        f"Two bars for each candidate, microseconds of memory and of arithmetic. {told}.",
+        f"Two bars for each candidate, microseconds of memory and of arithmetic. {microseconds}.",
     )

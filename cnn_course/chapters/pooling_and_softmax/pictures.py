@@ -16,7 +16,7 @@ def pooled_picture(digit, average, maximum) -> plots.Picture:
 
 
 def windows_picture(reads, kernel, stride) -> plots.Picture:
-    """Draw how often each pixel is read, which is in how many windows it lies.
+    """Draw how often each pixel is read, which is the number of windows that contain it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The kernels that stand in for the reader's in notebook 12, as long as an exercise is not solved.
+"""The kernels that stand in for the reader's in notebook 12 until an exercise is solved.
 
 Each is the exercise's solution. A test compares the two.
 """
@@ -10,7 +10,7 @@ from cnn_course.engine.checks.kernels import is_unfinished
 
 
 def yours_or_ours(kernel):
-    """Return the reader's kernel, or ours of the same name as long as theirs is not finished.
+    """Return the reader's kernel, or ours of the same name until theirs is finished.
 
     Examples
     --------

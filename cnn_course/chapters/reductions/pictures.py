@@ -1,4 +1,4 @@
-"""Reductions looked at step by step: the tree, the shuffles of a warp, and who works at which step."""
+"""Pictures of reductions step by step: the tree, the shuffles of a warp, and who works at which step."""
 
 from typing import NamedTuple
 
@@ -49,7 +49,7 @@ def _trees(taken):
 
 
 def shuffle_picture() -> plots.Picture:
-    """Draw how eight lanes come to the sum of all by three exchanges."""
+    """Draw how eight lanes compute the sum of all in three exchanges."""
     fig, ax = plots.figure(size=(4.6, 2.9))
     panel(ax, "", rows=4)
     for lane in range(8):
@@ -117,9 +117,9 @@ def step_picture(access, way, step) -> plots.Picture:
         fig,
         f"{way.capitalize()}, step {step}: warps at work: {now.warps}, lanes: {now.lanes}, bank conflicts: "
         f"{conflicts}.",
-        "The 128 elements of the shared array in four rows of 32 banks, those that are read above those that "
-        "are written, with the number of the warp that does it; what nobody touches in this step is grey. "
-        "Below a bank that several lanes of a warp want at once stands in red how many they are.",
+        "The 128 elements of the shared array in four rows of 32 banks, those that are read above those "
+        "that are written, with the number of the warp that does it; the elements not used in this step are "
+        "grey. A red number below a bank says how many lanes of a warp need it at once.",
         colours=256,
     )
 
@@ -133,7 +133,7 @@ def _touched(trace, kind, interval):
 
 
 def _draw_banks(ax, title, elements, warps):
-    """Draw an array in rows of 32, coloured by warp, and below each bank how often a warp wants it."""
+    """Draw an array in rows of 32, coloured by warp, and below each bank how many lanes of a warp need it."""
     colours = plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE
     for element in range(4 * WARP):
         ax.add_patch(Rectangle((element % WARP, -(element // WARP)), 0.9, 0.86, color=IDLE, linewidth=0))
@@ -158,7 +158,7 @@ def _draw_banks(ax, title, elements, warps):
 
 
 def arrival_picture(sums, exact) -> plots.Picture:
-    """Draw how often the sum of the same float32 numbers came out as what, over many orders.
+    """Draw how often each sum of the same float32 numbers occurs, over many orders.
 
     Parameters
     ----------
@@ -173,8 +173,8 @@ def arrival_picture(sums, exact) -> plots.Picture:
     ax.set(xlabel="distance from the exact sum, in steps of the last binary digit", ylabel="orders")
     return plots.picture(
         fig,
-        f"One sum, {len(sums)} orders of arrival: each bar is a result that some of the orders have. The "
-        "orange line is the exact sum.",
+        f"One sum, {len(sums)} orders of arrival: each bar is a result of some of the orders. The orange "
+        "line is the exact sum.",
         "A bar chart shaped like a bell around the exact sum at zero: most orders end within three steps of "
         "the last digit of it, a few as many as seven or more away.",
     )
@@ -246,7 +246,7 @@ class Step(NamedTuple):
 
 
 def steps(access):
-    """Return the steps of a reduction in shared memory, up to and including the first barrier.
+    """Return the steps of a reduction in shared memory, those after the first barrier.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def steps(access):
     Returns
     -------
     list of Step
-        Empty if the kernel uses no shared array; else of its first one, the intervals in which it is written.
+        The intervals in which its first shared array is written; empty if it has none.
 
     Examples
     --------
@@ -292,7 +292,7 @@ def step_table(accesses) -> str:
     Parameters
     ----------
     accesses : dict of str to AccessMap
-        Each under the name it is to have.
+        By the reduction's name.
     """
     columns = max(len(steps(access)) for access in accesses.values())
     width = max(map(len, accesses)) + 2

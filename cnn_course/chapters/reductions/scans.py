@@ -95,8 +95,8 @@ def blocks_picture() -> plots.Picture:
         ax.text(13.4, -row, text, fontsize=9, va="center", color=plots.INK)
     return plots.picture(
         fig,
-        "Twelve numbers in three blocks. The totals (orange) are scanned too, and each block adds the one of "
-        "all blocks before it.",
+        "Twelve numbers in three blocks. The totals (orange) are scanned too, and each block adds the total "
+        "of all blocks before it.",
         "Five rows. Three blocks of four numbers; the scan within each block: 3 4 8 9, 5 14 16 22, 5 8 13 "
         "21; their totals 9, 22 and 21; their scan, 9, 31 and 52; and the result: the first block as it "
         "is, the second plus 9, the third plus 31, which ends at 52.",
@@ -127,8 +127,8 @@ def compact_picture(outputs, compacted) -> plots.Picture:
     ----------
     outputs : ndarray, shape (size,)
     compacted : ndarray
-        Begins with those that are not 0. All 0 as long as the exercise is not solved: then the right ones are
-        drawn, pale.
+        Begins with those that are not 0. All 0 until the exercise is solved: then the right ones are drawn,
+        pale.
     """
     wanted = outputs[outputs != 0]
     solved = bool(np.any(compacted))

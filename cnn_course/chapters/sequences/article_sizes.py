@@ -55,7 +55,7 @@ class Sizes(NamedTuple):
         return tuple(np.float32(array) for array in (x, *weights))
 
 
-#: The sizes that the article demands.
+#: The article's sizes.
 ARTICLE = Sizes()
 
 

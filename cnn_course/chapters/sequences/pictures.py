@@ -43,8 +43,7 @@ def cell_picture() -> plots.Picture:
     ax.text(0.4, -0.15, "h and x, one product for all four", fontsize=10, color=plots.INK, va="center")
     return plots.picture(
         fig,
-        "The cell of an LSTM. On the line at the top the old cell is multiplied and added to, and nothing "
-        "else.",
+        "The cell of an LSTM. The line at the top only multiplies the old cell and adds to it.",
         "A line at the top leads from the old cell c to the new one, through a multiplication by the gate "
         "f and an addition of i times g. From the new cell a branch leads down through tanh and a "
         "multiplication by o to the new hidden state. All four gates are fed from below, by h and x.",
@@ -94,7 +93,7 @@ def sizes_picture(record) -> plots.Picture:
         for way, title in ways.items()
     ]
     fig, ax = plots.figure(size=(7.2, 2.9))
-    said = []
+    descriptions = []
     for row, (name, figures) in enumerate(bars):
         spent = (
             dict.fromkeys(parts, 0.0)
@@ -110,7 +109,7 @@ def sizes_picture(record) -> plots.Picture:
         text = f"{begin:.1f} ms ({figures['low'] / 1000:.1f} to {figures['high'] / 1000:.0f})"
         ax.text(begin + 0.1, row, text, va="center", fontsize=9, color=plots.INK)
         large = spent["product of all inputs"] / sum(figures["parts"].values())
-        said.append(
+        descriptions.append(
             f"{name} {begin:.2f} ms, of which kernels {sum(figures['parts'].values()) / 1000:.2f} ms, "
             f"{large:.0%} of that for the product of all inputs"
         )
@@ -122,7 +121,7 @@ def sizes_picture(record) -> plots.Picture:
         fig,
         "An LSTM's forward pass at the article's sizes: modelled, not measured. A measured time would lie in "
         "the range in brackets four times out of five.",
-        f"A bar for each GPU and way, in parts: {'; '.join(said)}.",
+        f"A bar for each GPU and way, in parts: {'; '.join(descriptions)}.",
     )
 
 
@@ -150,7 +149,7 @@ def influence_picture(panels) -> plots.Picture:
 
 
 def certainty_picture(images, probabilities, labels) -> plots.Picture:
-    """Draw some digits, and beside each what the network holds it for after each row.
+    """Draw some digits, and beside each the network's probabilities after each row.
 
     Parameters
     ----------
@@ -169,7 +168,7 @@ def certainty_picture(images, probabilities, labels) -> plots.Picture:
         right.set(xticks=range(10), yticks=[])
         right.tick_params(labelsize=8, length=0)
         right.spines[:].set_visible(True)
-    said = []
+    descriptions = []
     for label, certainty in zip(labels, probabilities, strict=True):
         wrong = np.flatnonzero(certainty.argmax(axis=1) != label)
         sure = wrong[-1] + 2 if wrong.size else 1
@@ -178,13 +177,13 @@ def certainty_picture(images, probabilities, labels) -> plots.Picture:
             if sure <= len(certainty)
             else f"not even at the end, and taken for a {certainty[-1].argmax()}"
         )
-        said.append(f"the {label} is recognised {ending}")
+        descriptions.append(f"the {label} is recognised {ending}")
     return plots.picture(
         fig,
-        "Digits, and beside each row what the network takes the digit for when it has read so far: the ten "
-        "classes side by side, dark where it is sure.",
+        "Digits, and beside each row the network's probabilities of the ten classes after it has read that "
+        "row, dark where it is sure.",
         "Beside each digit a field of 28 rows and ten columns, pale at the top and with one dark column "
-        f"at the end: {', '.join(said)}.",
+        f"at the end: {', '.join(descriptions)}.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Pictures that move, for what happens one after the other: loading a halo, waiting at a barrier."""
+"""Animated pictures: loading a halo, waiting at a barrier."""
 
 from matplotlib.patches import Rectangle
 
@@ -131,7 +131,7 @@ def _schedules(loading, summing, now):
 
 
 def _bar(ax, warp, begin, end, now, colour, text, hatch=None):
-    """Draw what of a bar has happened until now."""
+    """Draw the part of a bar up to now."""
     width = min(end, now) - begin
     if width <= 0:
         return

@@ -78,7 +78,7 @@ def tile_picture(tile, kernel_size) -> plots.Picture:
     '16 x 4 threads load 18 x 6 = 108 pixels, 64 of the tile (blue), 44 '
     """
     if kernel_size % 2 == 0:
-        raise ValueError(f"the window has a pixel in its middle, so kernel_size is odd; got {kernel_size}")
+        raise ValueError(f"kernel_size must be odd, so that the window has a middle pixel; got {kernel_size}")
     (tile_w, tile_h), halo = tile, kernel_size // 2
     width, height = tile_w + 2 * halo, tile_h + 2 * halo
     threads = tile_w * tile_h
@@ -173,7 +173,7 @@ def seams_picture(image, blurred) -> plots.Picture:
 
 
 def turned_picture(image, turned) -> plots.Picture:
-    """Draw an image, and what the reader's kernel of exercise 5 makes of it; until then, what it should."""
+    """Draw an image, and the output of the reader's kernel of exercise 5; until then, the right one."""
     solved = np.any(turned)
     fig, axes = plots.figure(1, 2, size=(4.4, 2.3))
     plots.show_image(axes[0], image, "the image", limits=(0, 255))
@@ -182,9 +182,9 @@ def turned_picture(image, turned) -> plots.Picture:
         axes[1].images[0].set_alpha(0.25)
     return plots.picture(
         fig,
-        "A digit, and what your kernel makes of it: pale until exercise 5 is solved, as it should be.",
-        "On the left a handwritten seven. On the right what the exercise's kernel makes of it, and the seven "
-        "lying on its side in pale grey as long as that is nothing.",
+        "A digit, and the output of your kernel. Until exercise 5 is solved you see the right output, pale.",
+        "On the left a handwritten seven. On the right what the exercise's kernel makes of it, and until "
+        "there is one, the seven lying on its side in pale grey.",
     )
 
 
@@ -202,7 +202,7 @@ def bank_picture(widths, rows=6, column=5) -> plots.Picture:
     """
     size = (7.2, 0.3 + len(widths) * (0.35 + 0.19 * rows))
     fig, axes = plots.figure(len(widths), 1, size=size, squeeze=False)
-    told = []
+    shown = []
     for ax, width in zip(axes[:, 0], widths, strict=True):
         number = np.arange(rows * width).reshape(rows, width) % BANKS
         shade = np.tile(_SHARED, (rows, width, 1))
@@ -220,12 +220,12 @@ def bank_picture(widths, rows=6, column=5) -> plots.Picture:
         what = "no conflict" if degree == 1 else f"{degree}-way conflict"
         ax.set_title(f"rows of {width}: {what}", fontsize=10, color=plots.INK, loc="left")
         banks = ", ".join(str(bank) for bank in number[:, column])
-        told.append(f"in rows of {width} the elements of column {column} lie in the banks {banks} and so on")
+        shown.append(f"in rows of {width} the elements of column {column} lie in the banks {banks} and so on")
     return plots.picture(
         fig,
         f"The bank of each element, for the first {rows} of 32 rows of a tile. A warp that reads column "
         f"{column} (yellow) finds all of it in one bank, or, with a column of padding, each in another.",
-        f"Tables of numbers from 0 to 31, a panel for each width of a row: {'; '.join(told)}.",
+        f"Tables of numbers from 0 to 31, a panel for each width of a row: {'; '.join(shown)}.",
     )
 
 
@@ -241,7 +241,7 @@ def conflict_degree(width: int) -> int:
 
 
 def roofline_picture(name, peak, bandwidths, requested, compulsory) -> plots.Picture:
-    """Draw the roofs of a device, what several kernels ask of its caches, and what has to move at least.
+    """Draw the roofs of a device, what several kernels request of its caches, and the least possible traffic.
 
     Parameters
     ----------
@@ -271,13 +271,13 @@ def roofline_picture(name, peak, bandwidths, requested, compulsory) -> plots.Pic
             rotation_mode="anchor",
             **note,
         )
-    told = []
+    shown = []
     for (label, intensity), colour, marker in zip(requested.items(), plots.COLOURS, "os^Dv", strict=False):
         height = min(peak, intensity * fast) / 1e9
         ax.plot(intensity, height, marker, markersize=8, color=colour)
         text = f"{textwrap.fill(label, 13)}\n{intensity:.3g}"
         ax.annotate(text, (intensity, height), (9, -4), va="top", **note)
-        told.append(f"{label} at {intensity:.3g}, {height:,.0f} GFLOP/s")
+        shown.append(f"{label} at {intensity:.3g}, {height:,.0f} GFLOP/s")
     bound = min(peak, compulsory * slow) / 1e9
     ax.axvline(compulsory, color=plots.PURPLE, linewidth=1.5, linestyle=":", zorder=0)
     ax.annotate(f"each byte once:\n{compulsory:.3g}", (compulsory, x[0] * slow / 1e9), (5, 0), **note)
@@ -287,10 +287,11 @@ def roofline_picture(name, peak, bandwidths, requested, compulsory) -> plots.Pic
     ax.set_title(name, fontsize=10, color=plots.INK, loc="left")
     return plots.picture(
         fig,
-        f"The roofs of {memory} (solid) and {cache} (dashed). Marks: how fast each kernel would be at most "
-        f"if all that its warps ask for came from {cache}, and L1 kept nothing. Dotted: what has to move at "
-        f"least; there {memory} allows {bound:,.0f} GFLOP/s. Nothing is measured.",
+        f"The roofs of {memory} (solid) and {cache} (dashed). Marks: the most that each kernel could reach "
+        f"if {cache} delivered all that its warps request, and L1 kept nothing. Dotted: the least possible "
+        f"traffic. There {memory} allows {bound:,.0f} GFLOP/s. Nothing is measured.",
         f"Both axes logarithmic. Two parallel lines rise from the left, {memory}'s and above it {cache}'s, "
         f"and bend into the same horizontal one, the peak: at {peak / slow:.3g} and at {peak / fast:.3g} "
-        f"operations per byte. Marks on the upper one: {'; '.join(told)}. A dotted line at {compulsory:.3g}.",
+        f"operations per byte. Marks on the upper one: {'; '.join(shown)}. A dotted line at "
+        f"{compulsory:.3g}.",
     )

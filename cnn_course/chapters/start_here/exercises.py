@@ -7,7 +7,7 @@ from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, outp
 
 
 def _byte_image(rng, *shape):
-    """Draw pixels that are dark, bright, and just about half as bright as can be."""
+    """Draw pixels that are dark, bright, and about half as bright as possible."""
     return rng.choice([0, 1, 60, 100, 127, 128, 150, 200, 255], shape).astype(np.uint8)
 
 
@@ -68,7 +68,7 @@ brighten_kernel = KernelExercise(
             (_BRIGHTER, "min(2 * digit[row, column], 256)"),
         ),
         "black or white": (
-            "You make each pixel black or white. Those in between are to become twice as bright.",
+            "You make each pixel black or white. Make those in between twice as bright.",
             lambda digit: np.where(digit > 127, 255, 0).astype(np.uint8),
             (_BRIGHTER, "255 if digit[row, column] > 127 else 0"),
         ),
@@ -158,8 +158,8 @@ count_kernel = KernelExercise(
             ("level, 1)", "1, level)"),
         ),
         "put back": (
-            "Nothing was counted. `cuda.atomic.add(...)` alone adds. It returns the old number; to assign "
-            "that undoes it.",
+            "Nothing was counted. `cuda.atomic.add(...)` already adds, and returns the old number. "
+            "Assigning that undoes the addition.",
             lambda digits, counts: counts,
             ("cuda.atomic.add(", "counts[level] = cuda.atomic.add("),
         ),

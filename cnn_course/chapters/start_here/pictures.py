@@ -9,7 +9,7 @@ from cnn_course.engine import plots
 
 
 def answers_picture(images, chances) -> plots.Picture:
-    """Draw images in a row with the network's answers, and how likely it takes each digit to be.
+    """Draw images in a row with the network's answers, and its probability of each digit.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def answers_picture(images, chances) -> plots.Picture:
         below.set(ylim=(0, 1), yticks=[], xticks=[0, 9])
     return plots.picture(
         fig,
-        "Test images, the network's answers, and how likely it takes each digit from 0 to 9 to be.",
+        "Test images, the network's answers, and its probability of each digit from 0 to 9.",
         f"{len(images)} handwritten digits in a row, each with the network's answer above it and ten bars "
         "below, one for each digit: in nearly all of them a single bar is full and the rest are empty.",
     )
@@ -48,14 +48,14 @@ def before_after_picture(digit, out, caption="A digit before and after the kerne
 
 
 def counts_picture(right, runs, caption) -> plots.Picture:
-    """Draw how many pixels have each level of brightness, black left out: what is right, and what came out.
+    """Draw how many pixels have each level of brightness, black left out: the right counts, and the runs'.
 
     Parameters
     ----------
     right : ndarray
         The number of pixels of each level, black first.
     runs : dict of str to ndarray
-        What was counted, under the name each is to have.
+        The counts of each run, by name.
     caption : str
     """
     size = (7.2 if len(runs) > 1 else 3.6, 2.5)
@@ -127,7 +127,7 @@ def stages_picture(image, layers, names, chances, count=3) -> plots.Picture:
 
 
 def _answer(ax, chances):
-    """Draw how likely each digit is taken to be."""
+    """Draw the probability of each digit."""
     style(ax, 13)
     ax.bar(range(len(chances)), chances, color=plots.BLUE)
     ax.set(xticks=range(len(chances)), yticks=[], ylim=(0, 1))

@@ -69,8 +69,8 @@ def fragments_picture(lane=5):
     )
     return plots.picture(
         fig,
-        "Each number is that of the lane that holds the element; the colours are its registers: 0 blue, "
-        f"1 orange, 2 green, 3 violet. Framed: what lane {lane} holds, as (row, column): {says}.",
+        "Each number is the lane that holds the element. The colours are its registers: 0 blue, 1 orange, "
+        f"2 green, 3 violet. Framed: what lane {lane} holds, as (row, column): {says}.",
         "Three matrices of numbered squares, in each of which the lanes 0 to 31 occur once for each colour. "
         f"Lane {lane} holds {says}.",
     )
@@ -104,15 +104,15 @@ def banks_picture(*pitches):
     )
     return plots.picture(
         fig,
-        "The banks in which the eight rows of a matrix lie. A column with several marks is a bank that has "
-        f"several words to deliver, one after the other. Turns for the matrix: {says}.",
+        "The banks in which the eight rows of a matrix lie. A column with several marks is a bank that "
+        f"must deliver several words, one after the other. Turns for the matrix: {says}.",
         f"{len(pitches)} grids of 8 rows and 32 banks; each row marks four neighbouring banks. Marks in the "
         f"fullest column: {says}.",
     )
 
 
 def errors_picture(errors):
-    """Draw the largest relative error of products, by how they are computed: a dict."""
+    """Draw the largest relative errors of products, a dict by how they are computed."""
     fig, ax = plots.figure(size=(7.2, 2.4))
     names = list(errors)
     ax.barh(names, errors.values(), color=plots.BLUE)

@@ -1,4 +1,4 @@
-"""What notebook 17 writes intrinsics with; in the simulator, which knows no PTX, what stands in for it."""
+"""What notebook 17 writes intrinsics with, and stand-ins for the simulator, which knows no PTX."""
 
 from llvmlite import ir
 
@@ -8,7 +8,7 @@ if device.simulated():
     from numba import types
 
     class intrinsic:
-        """A function that writes PTX, which nobody runs."""
+        """A function that writes PTX, which the simulator does not run."""
 
         def __init__(self, generator):
             self._defn = generator
@@ -20,7 +20,7 @@ __all__ = ["generator_of", "intrinsic", "ir", "types", "written"]
 
 
 def generator_of(attempt):
-    """Return the function below ``@intrinsic``; None of what is no intrinsic."""
+    """Return the function below ``@intrinsic``; None if it is no intrinsic."""
     return getattr(attempt, "_defn", None)
 
 

@@ -1,4 +1,4 @@
-"""Pictures that move: what a warp's request moves, and what a warp does at a branch."""
+"""Animated pictures: what a warp's request moves, and what a warp does at a branch."""
 
 from matplotlib.patches import Rectangle
 
@@ -10,7 +10,7 @@ _WARP, _SECTOR = 32, 8
 
 
 def coalescing_film(strides=(1, 2, 4, 8)) -> plots.Film:
-    """Draw which sectors a warp's request moves when neighbouring threads read numbers so far apart."""
+    """Draw which sectors a warp's request moves, for each stride between neighbouring threads."""
     lines = max(strides)  # of 32 numbers each
     frames = []
     for stride in strides:
@@ -20,14 +20,14 @@ def coalescing_film(strides=(1, 2, 4, 8)) -> plots.Film:
     still, axes = plots.figure(-(-len(strides) // 2), 2, size=(7.2, 0.3 * len(strides) + 0.2 * lines))
     for ax, stride in zip(axes.ravel(), strides, strict=True):
         _request(ax, stride, lines, numbered=False)
-    said = "; ".join(f"stride {stride}: {_sectors(stride)} sectors" for stride in strides)
+    descriptions = "; ".join(f"stride {stride}: {_sectors(stride)} sectors" for stride in strides)
     return plots.film(
         frames,
         still,
         "One request of a warp. Blue with a number: what that lane reads. Yellow: what is moved with it and "
         "not used. Lines are 128 bytes, cut into four sectors.",
         f"Memory as {lines} lines of 32 squares, a thin gap after every eighth. The 32 numbered squares move "
-        f"further apart from frame to frame, and more of memory lights up around them: {said}.",
+        f"further apart from frame to frame, and more of memory lights up around them: {descriptions}.",
         colours=24,
     )
 

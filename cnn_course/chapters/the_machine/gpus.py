@@ -1,4 +1,4 @@
-"""The published figures of two GPUs, and the place of a kernel under a roofline; `SOURCES` says whose."""
+"""The published figures of two GPUs, with their `SOURCES`, and the place of a kernel under a roofline."""
 
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ class Gpu(NamedTuple):
     clock: float
     flops: float
     latency: dict
-    """Cycles from a load to its value, by the part of the machine that has it."""
+    """Cycles from a load to its value, by the memory that has it."""
 
 
 KB, MB = 1024, 1024 * 1024
@@ -53,7 +53,7 @@ GPUS = (T4, H100)
 
 
 def placed(flops, bytes_moved, microseconds, peak, bandwidth, bound=min, scale=1e3):
-    """Return operations per byte, the GFLOP/s that the roof allows, and the part of these that is reached."""
+    """Return operations per byte, the GFLOP/s that the roof allows, and the part of it that is reached."""
     intensity = flops / bytes_moved
     roof = bound(peak, intensity * bandwidth)
     return intensity, roof, flops / microseconds / scale / roof

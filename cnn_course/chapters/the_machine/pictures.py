@@ -1,6 +1,6 @@
 """What kernels run on: one picture of the machine, with the figures of two GPUs; waves; waiting; a roofline.
 
-All figures are published ones, and `SOURCES` names them. What no source at hand states is left out.
+All figures are published; `SOURCES` says where. Figures without a source are left out.
 """
 
 from collections.abc import Callable
@@ -114,12 +114,12 @@ def _the(part):
 
 
 def _a_quarter(field):
-    """Return how many of something each quarter of an SM has on either GPU."""
+    """Return how many of something each quarter of an SM has, on both GPUs."""
     return ", ".join(f"{gpu.name.split()[0]}: {getattr(gpu, field) // SCHEDULERS}" for gpu in GPUS)
 
 
 def _texts():
-    """Return for each memory of the picture what is said of it for either GPU."""
+    """Return the texts for each memory in the picture, one per GPU."""
 
     def far(gpu, part):
         return f", {gpu.latency[part]} cycles away" if part in gpu.latency else ""
@@ -192,7 +192,7 @@ def waves_picture(blocks: int, per_sm: int, sms: int = T4.sms) -> plots.Picture:
         fig,
         f"{plots.counted(blocks, 'block')}, places for {places}: {plots.counted(waves, 'wave')}. In the last "
         f"one {plots.counted(last, 'place')} {verb} taken; over all, {share:.0%} of the places are.",
-        f"Time goes down, with a band for each of {plots.counted(waves, 'wave')}, in turning colours. A "
+        f"Time goes down, with a band for each of {plots.counted(waves, 'wave')}, in alternating colours. A "
         f"column is one of {sms} multiprocessors, with {plots.counted(per_sm, 'place')} in a band. The last "
         f"wave fills {plots.counted(last, 'place')}; the pale ones are empty.",
     )
@@ -249,8 +249,8 @@ def roofline_picture(reports: dict, place: Callable) -> plots.Picture | None:
     reports : dict of str to gpuless.profile.report.Report
         By the kernel's name, on a T4; those without a floating-point operation are left out.
     place : callable
-        The reader's: ``place(flops, bytes_moved, microseconds, peak, bandwidth)``. Where it returns no three
-        numbers, the kernels are drawn pale, where they belong.
+        The reader's: ``place(flops, bytes_moved, microseconds, peak, bandwidth)``. If it does not return
+        three numbers, the kernels are drawn pale, at their right places.
 
     Returns
     -------
@@ -266,7 +266,7 @@ def roofline_picture(reports: dict, place: Callable) -> plots.Picture | None:
     ax.plot([3e-3, peak / bandwidth, 1e3], [3e-3 * bandwidth, peak, peak], color=plots.INK, linewidth=2)
     ax.text(4e-3, 25, f"memory: {bandwidth:.0f} GB/s", fontsize=9, color=plots.INK)
     ax.text(900, peak * 1.25, f"arithmetic: {peak:,.0f} GFLOP/s", ha="right", fontsize=9, color=plots.INK)
-    said, solved = [], True
+    descriptions, solved = [], True
     for number, (name, report) in enumerate(shown.items()):
         flops = sum(report.flops.values())
         given = flops, report.dram_bytes, report.microseconds, peak, bandwidth
@@ -282,18 +282,18 @@ def roofline_picture(reports: dict, place: Callable) -> plots.Picture | None:
         note = {"va": "top", "fontsize": 8.5, "color": plots.INK, "alpha": 1.0 if found else 0.6}
         note |= {"ha": "right", "xytext": (-8, -4)} if at > peak / bandwidth else {"xytext": (8, -4)}
         ax.annotate(text, (at, part * roof), textcoords="offset points", **note)
-        said.append(f"{name} at {at:.3g}, with {part * roof:,.3g} GFLOP/s, {part:.0%} of the roof")
+        descriptions.append(f"{name} at {at:.3g}, with {part * roof:,.3g} GFLOP/s, {part:.0%} of the roof")
     how = "as your function places them" if solved else "pale until `under_the_roof` is solved"
     return plots.picture(
         fig,
         f"The roofline of a T4, as published, and kernels at their modelled times with their ranges, {how}.",
         "Logarithmic axes. A line rises to the right as far as memory allows, and bends where arithmetic "
-        f"stops it, at {peak / bandwidth:.3g} operations for each byte. Under it: {'; '.join(said)}.",
+        f"stops it, at {peak / bandwidth:.3g} operations for each byte. Under it: {'; '.join(descriptions)}.",
     )
 
 
 def _three_numbers(place, given):
-    """Return what a function makes of a kernel, None if it is not three positive numbers."""
+    """Return a function's result for a kernel, None if it is not three positive numbers."""
     try:
         found = tuple(float(number) for number in place(*given))
     except Exception:

@@ -204,7 +204,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_numbers(few, folder, ca
     stopped, again, seen = OwnNetwork(16, {}), OwnNetwork(16, {}), []
     stopped.train(few, epochs=3, on_step=stop_at_4)
     assert "Stopped, and saved: train again to go on from there." in capsys.readouterr().out
-    with pytest.raises(ValueError, match="needs a training run on all images, to its end"):
+    with pytest.raises(ValueError, match="needs a finished training run on all images"):
         stopped.certificate()
     again.train(few, epochs=3, on_step=lambda step, loss: seen.append(step))
     assert seen == [5, 6, 7, 8, 9]
@@ -266,8 +266,8 @@ def test_a_training_that_never_saved_does_not_inherit_the_one_before(few, soluti
     """Killed before its first checkpoint, it must not go on from that of other kernels."""
     OwnNetwork(16, {}).train(few, epochs=1, on_step=lambda step, loss: None)
     other = OwnNetwork(16, {"relu_backward_kernel": solutions["relu_backward_kernel"]})
-    assert not other._goes_on(few, 1, folder / "training")
-    assert not other._goes_on(few, 1, folder / "training")
+    assert not other._resumes(few, 1, folder / "training")
+    assert not other._resumes(few, 1, folder / "training")
     assert (folder / "training" / "earlier-1" / "checkpoint.npz").is_file()
 
 

@@ -126,7 +126,7 @@ def test_the_step_moves_every_parameter_by_far_more_than_the_bound(name, task, w
 
 
 def test_differences_want_the_same_names():
-    with pytest.raises(ValueError, match=r"\['a'\], and \['b'\] are wanted"):
+    with pytest.raises(ValueError, match=r"\['a'\], expected \['b'\]"):
         yardstick.differences({"a": 1}, {"b": 1})
 
 
@@ -151,7 +151,7 @@ def test_a_missing_package_is_told_in_a_line(monkeypatch):
 def test_a_verdict_on_an_address_is_the_same_wherever_the_arrays_lie(out):
     x = 0x10_0000_0000
     addresses = Addresses({"x": x, "out": out}, rows=3, columns=7)
-    with pytest.raises(Wrong, match=r"Program 1 goes far from `x` and `out`: .* begins at place 7\."):
+    with pytest.raises(Wrong, match=r"Program 1 goes far from `x` and `out`: .* begins at place 7, after"):
         addresses(1, x + 4 * (8_300_000 + np.arange(8)), True, is_store=False)
 
 
@@ -200,7 +200,7 @@ def test_opencl_for_another_processor_is_told_in_a_line(monkeypatch):
     told = roads.missing("OpenCL")
     roads._compiler_refuses.cache_clear()
     assert told.startswith("OpenCL is left out: the compiler of ")
-    assert "takes no program for this processor (unknown target CPU 'generic'); conda's PoCL is newer" in told
+    assert "accepts no program for this processor (unknown target CPU 'generic'); conda's PoCL" in told
 
 
 def test_triton_that_compiles_is_not_interpreted_by_accident(monkeypatch):

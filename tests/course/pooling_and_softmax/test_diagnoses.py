@@ -17,7 +17,7 @@ ANOTHER_ROW = (
     "`logits[row, 0]`, and go on with `logits[row, k]`."
 )
 IN_THE_SEARCH = (
-    "You start the sum before you know the maximum: its first terms belong to another `m`. Use one loop for "
+    "You start the sum before you know the maximum, so its first terms use another one. Use one loop for "
     "the maximum, and a second for the sum."
 )
 PYTHON_FLOAT = (
@@ -34,11 +34,11 @@ PYTHON_FLOAT = (
         ((LOOPS, f"for k in range(logits.shape[1]):\n    {ADD}\n    {LARGER}"), IN_THE_SEARCH),
         (
             ("math.exp(logits[row, k] - largest) / total", "math.exp(logits[row, k]) / total"),
-            "You subtract the maximum in the sum, but not above the line. Subtract it in both.",
+            "You subtract the maximum in the sum, but not in the numerator. Subtract it in both.",
         ),
         (
             (f"    {ADD}", f"    {ADD.replace(' - largest', '')}"),
-            "You subtract the maximum above the line, but not in the sum. Subtract it in both.",
+            "You subtract the maximum in the numerator, but not in the sum. Subtract it in both.",
         ),
     ],
 )
@@ -48,13 +48,13 @@ def test_softmax(change, message):
 
 def test_a_pool_that_starts_from_minus_infinity_and_place_0():
     message, seen = told(KERNELS["max_pool_kernel"], (FIRST, "float32(-math.inf), 0"))
-    assert message.endswith("Begin with the place of the window's first pixel.")
+    assert message.endswith("Start with the place of the window's first pixel.")
     assert seen == "`argmax[0, 0, 2]` is 0 where 4 is right."
 
 
 def test_a_pool_that_starts_from_0_is_told_where_the_place_starts():
     (message,) = told(KERNELS["max_pool_kernel"], (FIRST, "float32(0), 0"))
-    assert "or from `float32(-math.inf)`; either way the place starts at the window's first pixel." in message
+    assert "or from `float32(-math.inf)`. Either way, start the place at the window's first pixel." in message
 
 
 @pytest.mark.parametrize(

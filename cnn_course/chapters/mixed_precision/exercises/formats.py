@@ -24,7 +24,7 @@ def _decoded(
     fields=_fields,
     whole="",
 ):
-    """Return a function that reads 16 bits, in one point not as float16."""
+    """Return a function that decodes 16 bits, with one deviation from float16."""
 
     def read(bits):
         sign, exponent, fraction = fields(bits)
@@ -55,18 +55,18 @@ decode_float16 = Exercise(
     properties=(avoids("float16", "view", "frombuffer", "unpack", "astype", "'float16'"),),
     mistakes={
         "negative throughout": (
-            "Your numbers that are not negative get a minus too. `-1 ** sign` is `-(1 ** sign)` in Python: "
-            "write `(-1) ** sign`.",
+            "Your positive numbers get a minus too. In Python `-1 ** sign` is `-(1 ** sign)`: write `(-1) "
+            "** sign`.",
             lambda bits: -abs(decode(bits)),
             [("-1.0 if bits >> 15 else 1.0", "bits >> 15"), ("sign *", "-1.0 ** sign *", 3)],
         ),
         "sign as a factor": (
-            "The sign's bit is 0 or 1. The factor is then 1 or -1, as `(-1) ** sign` is.",
+            "The sign bit is 0 or 1, but the factor is 1 or -1: `(-1) ** sign`.",
             lambda bits: (bits >> 15) * decode(bits & 0x7FFF),
             ("-1.0 if bits >> 15 else 1.0", "bits >> 15"),
         ),
         "whole division": (
-            "`//` drops all after the point, and the mantissa is a fraction: divide by `/`.",
+            "`//` drops the fraction, and the mantissa is one: divide with `/`.",
             _decoded(whole="all"),
             _decoded(whole="normal"),
             _decoded(whole="subnormal"),
@@ -75,7 +75,7 @@ decode_float16 = Exercise(
             ("sign * mantissa / 1024", "sign * mantissa // 1024"),
         ),
         "bias": (
-            "Your powers of two are off. The exponent field holds the exponent plus 15: take 15 away.",
+            "Your powers of two are off. The exponent field holds the exponent plus 15: subtract 15.",
             *(_decoded(bias=bias) for bias in (0, 14, 16, 127)),
             ("exponent - 15", "exponent - 16"),
             ("exponent - 15", "exponent - 14"),
@@ -98,7 +98,7 @@ decode_float16 = Exercise(
         ),
         "subnormal numbers too small": (
             "With an exponent field of 0 the number is `mantissa / 1024 * 2**-14`. The $2^{{-24}}$ of the "
-            "smallest has the 1024 in it already.",
+            "smallest already includes the division by 1024.",
             _decoded(smallest=-24),
             ("2.0**-14", "2.0**-24"),
         ),
@@ -108,7 +108,7 @@ decode_float16 = Exercise(
             ("sign * mantissa / 1024 * 2.0**-14", "sign * 0.0"),
         ),
         "sign in the exponent": (
-            "Your exponent field has the sign in it: after the shift by 10 keep five bits, `& 31`.",
+            "Your exponent field contains the sign: after the shift by 10 keep five bits, `& 31`.",
             _decoded(fields=lambda bits: (bits >> 15, bits >> 10, bits & 1023)),
             ("bits >> 10 & 31", "bits >> 10"),
         ),
@@ -136,12 +136,12 @@ decode_float16 = Exercise(
             ('sign * float("inf")', 'float("inf")'),
         ),
         "sign of normal numbers": (
-            "The normal numbers have no sign: bit 15 makes them negative too.",
+            "Your normal numbers have no sign: bit 15 makes them negative too.",
             lambda bits: abs(decode(bits)) if 0 < _fields(bits)[1] < 31 else decode(bits),
             ("return sign * (1", "return (1"),
         ),
         "sign of subnormal numbers": (
-            "The subnormal numbers have no sign: bit 15 makes them negative too.",
+            "Your subnormal numbers have no sign: bit 15 makes them negative too.",
             lambda bits: abs(decode(bits)) if _fields(bits)[1] == 0 else decode(bits),
             ("sign * mantissa / 1024", "mantissa / 1024"),
         ),

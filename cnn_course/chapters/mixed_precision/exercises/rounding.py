@@ -1,4 +1,4 @@
-"""Rounding by chance: an exercise of notebook 16."""
+"""Stochastic rounding: an exercise of notebook 16."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def _bits(rng):
         noise = rng.integers(0, 2**32, size, dtype=np.uint32)
         grid = device.blocks(size + 1, THREADS)
         yield launch(grid, THREADS, x.view(np.uint32), noise, output(size, np.uint32))
-    exact = np.array([1, -2, 0.5, 0, 3], np.float32)  # numbers of bfloat16 stay what they are
+    exact = np.array([1, -2, 0.5, 0, 3], np.float32)  # bfloat16 numbers stay as they are
     noise = np.array([2**32 - 1, 0, 2**16 - 1, 2**15, 2**31], np.uint32)
     yield launch(1, THREADS, exact.view(np.uint32), noise, output(5, np.uint32))
 
@@ -25,7 +25,7 @@ def _upper(values):
 
 
 def _with_noise(noise):
-    """Return a function that adds something made of the random bits, and cuts off the lower half."""
+    """Return a function that adds `noise(random bits)` and cuts off the lower half."""
     return lambda x, random: _upper(x.astype(np.uint64) + noise(random.astype(np.uint64)))
 
 
@@ -44,7 +44,7 @@ stochastic_kernel = KernelExercise(
             ("x[i] + noise", "x[i] | noise"),
         ),
         "nearest": (
-            "You round to the nearest. What is added must be random: the lower 16 bits of `{random}[i]`.",
+            "You round to the nearest. Add random bits instead: the lower 16 of `{random}[i]`.",
             _with_noise(lambda random: 0x8000 + 0 * random),
             _with_noise(lambda random: 0x7FFF + 0 * random),
             ("random[i] & uint32(0xFFFF)", "uint32(0x8000)"),
@@ -65,8 +65,8 @@ stochastic_kernel = KernelExercise(
             ("random[i] & uint32(0xFFFF)", "random[i] & uint32(0xFFFF0000)"),
         ),
         "half of the noise": (
-            "You take fewer than 16 random bits. They reach a part of the way only, so you round up too "
-            "seldom: `0xFFFF` has 16.",
+            "You take fewer than 16 random bits. They carry too seldom, so you round up too seldom: "
+            "`0xFFFF` has 16.",
             _with_noise(lambda random: random & 0x7FFF),
             _with_noise(lambda random: random & 0xFFF),
             _with_noise(lambda random: random & 0xFF),
@@ -95,7 +95,8 @@ stochastic_kernel = KernelExercise(
             ("(x[i] + noise) & uint32(0xFFFF0000)", "(x[i] & uint32(0xFFFF0000)) + noise"),
         ),
         "another cut": (
-            "Your mask of the upper half has other bits. `0xFFFF0000` has sixteen ones, then sixteen zeros.",
+            "Your mask for the upper half has the wrong bits. `0xFFFF0000` has sixteen ones, then sixteen "
+            "zeros.",
             *(
                 lambda x, random, mask=mask: (x + (random & np.uint32(0xFFFF))) & np.uint32(mask)
                 for mask in (0xFFFFF000, 0x0FFF0000, 0xFFFFFF00, 0xFFFF8000, 0x7FFF0000)
@@ -109,8 +110,8 @@ stochastic_kernel = KernelExercise(
             ("(x[i] + noise) & uint32(0xFFFF0000)", "(x[i] + noise) >> uint32(16)"),
         ),
         "up for small random bits": (
-            "You round up where the random bits are *smaller* than what you cut off. That is as fair, but "
-            "here the two are added: they carry where the random bits are large.",
+            "You round up where the random bits are *smaller* than what you cut off. That is just as fair, "
+            "but here you add the two, and the sum carries where the random bits are large.",
             lambda x, random: _upper(x + 0x10000 * (random % 65536 < x % 65536).astype(np.uint64)),
             lambda x, random: _upper(x + 0x10000 * (random % 65536 <= x % 65536).astype(np.uint64)),
             """
@@ -122,14 +123,14 @@ stochastic_kernel = KernelExercise(
             """,
         ),
         "+ before &": (
-            "Your result is always 0. `+` binds tighter than `&`, so that you add all bits first, and then "
-            "choose the lower half: write `({random}[i] & 0xFFFF)`.",
+            "Your result is always 0. `+` binds tighter than `&`, so you add all bits first, and then keep "
+            "the lower half. Write `({random}[i] & 0xFFFF)`.",
             lambda x, random: 0 * x,
             ("(x[i] + noise) & uint32(0xFFFF0000)", "x[i] + random[i] & 0xFFFF & 0xFFFF0000"),
         ),
         "and for &": (
-            "Your result is the mask itself, for all numbers. `and` takes one of two values whole: bits are "
-            "chosen by `&`.",
+            "Your result is the mask itself, for all numbers. `and` returns one of its two operands whole. "
+            "Select bits with `&`.",
             lambda x, random: 0 * x + np.uint32(0xFFFF0000),
             ("& uint32(0xFFFF0000)", "and uint32(0xFFFF0000)"),
         ),
@@ -144,7 +145,7 @@ stochastic_kernel = KernelExercise(
             ("uint32(0xFFFF0000)", "uint32(0xFFFF)"),
         ),
         "taken away": (
-            "You subtract the noise, which rounds down by chance. Add it.",
+            "You subtract the noise, so you round down at random. Add it.",
             lambda x, random: _upper(x.astype(np.int64) - (random & 0xFFFF).astype(np.int64) & 0xFFFFFFFF),
             ("x[i] + noise", "x[i] - noise"),
         ),

@@ -1,4 +1,4 @@
-"""Loss scaling, the gradients' part: an exercise of notebook 16."""
+"""Unscaling gradients after loss scaling: an exercise of notebook 16."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ THREADS = 16  # of a block
 
 
 def _gradients(rng):
-    """Draw gradients, in some launches with one that is not finite, each at another place."""
+    """Draw gradients; in some launches they are not finite from one place on."""
     for size, scale, bad, place, before in [
         (5, 4, None, 0, 0),
         (23, 1024, np.inf, 20, 0),
@@ -29,13 +29,13 @@ def _gradients(rng):
             *(grid, THREADS, inout(gradients), np.array([scale], np.float32)),
             inout(np.array([before], np.int32)),
         )
-    # Above what float16 has, and finite.
+    # Too large for float16, but finite.
     large = np.float32([7e4, -1e30, 3, 1e38])
     yield launch(1, THREADS, inout(large), np.float32([2]), inout(np.zeros(1, np.int32)))
 
 
 def _unscaled(finite=np.isfinite, change=lambda gradients, scale: gradients / scale, kept=True):
-    """Return a function that does what the kernel is to do, in one point not so."""
+    """Return what the kernel should compute, with one deviation."""
 
     def function(gradients, scale, found_inf):
         with np.errstate(all="ignore"):
@@ -49,7 +49,7 @@ def _unscaled(finite=np.isfinite, change=lambda gradients, scale: gradients / sc
 
 
 def _counted(gradients, scale, found_inf):
-    """Count what is not finite, where the kernel should say yes or no."""
+    """Count the gradients that are not finite, where the kernel should store 0 or 1."""
     with np.errstate(all="ignore"):
         count = np.count_nonzero(~np.isfinite(gradients))
         return np.asarray(gradients, np.float64) / scale[0], np.int32(found_inf + count)
@@ -83,7 +83,8 @@ unscale_kernel = KernelExercise(
             ("gradients[i] = gradient", "gradients[i] = gradient / scale[0]"),
         ),
         "set to 0": (
-            "A gradient that is not finite is divided as well: leave it in the array. The step is skipped.",
+            "You set a gradient that is not finite to 0. Divide it like the others: the step is skipped "
+            "anyway.",
             _unscaled(
                 change=lambda gradients, scale: np.nan_to_num(gradients / scale, nan=0, posinf=0, neginf=0)
             ),
@@ -93,8 +94,8 @@ unscale_kernel = KernelExercise(
             ),
         ),
         "nothing found": (
-            "`{found_inf}[0]` is never set. A gradient that is NaN or infinite must set it to 1: the index "
-            "is 0, whatever the thread.",
+            "`{found_inf}[0]` is never set. A gradient that is NaN or infinite must set it to 1, at index 0 "
+            "in every thread.",
             _unscaled(finite=lambda gradients: np.ones(1, bool)),
             ("cuda.atomic.max(found_inf, 0, 1)", "pass"),
         ),
@@ -104,7 +105,7 @@ unscale_kernel = KernelExercise(
             ("not abs(gradient) < float32(np.inf)", "abs(gradient) >= float32(np.inf)"),
         ),
         "infinity missed": (
-            "You find NaN, but no infinities, and an overflow leaves just those.",
+            "You find NaN, but no infinities. An overflow gives infinities.",
             _unscaled(finite=lambda gradients: ~np.isnan(gradients)),
             ("not abs(gradient) < float32(np.inf)", "gradient != gradient"),
         ),
@@ -133,7 +134,7 @@ unscale_kernel = KernelExercise(
             ("cuda.atomic.max(found_inf, 0, 1)", "cuda.atomic.add(found_inf, 0, 1)"),
         ),
         "plus infinity missed": (
-            "You find minus infinity, and not plus infinity: compare the absolute value.",
+            "You find minus infinity, but not plus infinity: compare the absolute value.",
             _unscaled(finite=lambda gradients: ~(np.isnan(gradients) | (gradients == -np.inf))),
             _unscaled(finite=lambda gradients: gradients != -np.inf),
             ("not abs(gradient) < float32(np.inf)", "not gradient > float32(-np.inf)"),

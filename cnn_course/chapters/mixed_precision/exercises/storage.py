@@ -1,4 +1,4 @@
-"""A convolution whose activations are float16 and whose sums are float32: an exercise of notebook 16."""
+"""A convolution with float16 activations and float32 sums: an exercise of notebook 16."""
 
 import numpy as np
 
@@ -9,14 +9,14 @@ THREADS = 32  # of a block
 
 
 def _batches(rng):
-    """Draw batches; one with a sum that float16 cannot go on with, two in which small digits decide."""
+    """Draw batches: in one the sums outgrow float16's precision, in two small digits decide."""
     for n, channels, h, w, filters, side in [(1, 1, 3, 3, 1, 3), (2, 2, 5, 6, 3, 2), (3, 1, 4, 7, 2, 3)]:
         x, weight = normal(rng, (n, channels, h, w)), normal(rng, (filters, channels, side, side))
         yield _launch(x, weight, normal(rng, filters))
     yield _launch(
         0.25 + 0 * normal(rng, (1, 32, 3, 4)), 1 + 0 * normal(rng, (2, 32, 3, 3)), np.float32([1024, 2048])
     )
-    # Products of 8 and a little more, and of -8, that cancel: what is left is the little more.
+    # Products of -8 and of slightly more than 8 cancel, except for the small difference.
     signs = np.where(np.arange(16) % 2, -8, 8).reshape(1, 16, 1, 1) * np.ones((1, 16, 3, 3))
     weight = (
         1
@@ -25,7 +25,7 @@ def _batches(rng):
     )
     yield _launch(signs, weight, np.zeros(2))
     yield _launch(normal(rng, (2, 3, 6, 5)), normal(rng, (4, 3, 3, 1)), normal(rng, 4))
-    # A sum of about -72, and a bias that cancels all but a little, which rounding either of them loses.
+    # A sum of about -72, and a bias that cancels nearly all of it. Rounding either loses the rest.
     # float32 adds them exactly, in any order.
     terms = 0.25 + 2.0**-13
     yield _launch(
@@ -54,7 +54,7 @@ def _terms(x, weight):
 
 
 def _convolved(x, weight, bias, kept=lambda total: total, product=lambda term: term):
-    """Return the convolution; `kept` is what becomes of each sum, `product` of each product."""
+    """Return the convolution; `kept` is applied to each sum, `product` to each product."""
     sums = bias.astype(np.float64)[None, :, None, None]
     for term in _terms(x.astype(np.float64), weight.astype(np.float64)):
         sums = kept(sums + product(term))
@@ -66,7 +66,7 @@ def _short(values):
 
 
 def _places(pixel):
-    """Return a function of a convolution that takes other pixels: `pixel` says which for (oh, h, ow, w)."""
+    """Return a convolution of other pixels: `pixel(oh, h, ow, w)` gives their row and column."""
 
     def function(x, weight, bias):
         (n, _, h, w), (filters, channels, rows, columns) = x.shape, weight.shape
@@ -103,8 +103,8 @@ conv_half_kernel = KernelExercise(
     rtol=6e-4,  # half a step of float16
     mistakes={
         "sum in float16": (
-            "Your sum is float16. At 1024 its numbers are 1 apart, and a product of 0.25 changes nothing any "
-            "more. Keep the sum in float32, and let only the store round.",
+            "Your sum is float16. At 1024 its numbers are 1 apart, so adding 0.25 changes nothing. Keep the "
+            "sum in float32, and round only when you store.",
             lambda x, weight, bias: _convolved(x, weight, bias, kept=_short),
             lambda x, weight, bias: _convolved(x, weight, bias, kept=_short, product=_short),
             _rounded_bias(kept=_short),
@@ -135,7 +135,7 @@ conv_half_kernel = KernelExercise(
             ),
         ),
         "bias rounded": (
-            "You round the bias to float16. It is float32: let the sum start from it as it is.",
+            "You round the bias to float16. It is float32: start the sum from it as it is.",
             _rounded_bias(),
             ("total = bias[k]", "total = float32(float16(bias[k]))"),
             ("total = bias[k]", "total = float16(bias[k])"),
@@ -149,7 +149,8 @@ conv_half_kernel = KernelExercise(
             ],
         ),
         "last product only": (
-            "Only the last product is left: `=` forgets the bias and those before it. Add with `+=`.",
+            "Only the last product is left: `=` overwrites the bias and the products before it. Add with "
+            "`+=`.",
             _last_product,
             ("total +=", "total ="),
         ),

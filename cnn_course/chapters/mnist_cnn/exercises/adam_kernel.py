@@ -10,14 +10,14 @@ from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, norm
 def _adam_launched(
     p, g, m, v, lr, beta1, beta2, eps, correction1, correction2, *, power=2, root=None, hats=None
 ):
-    """Take a step of Adam with the corrections given; the keywords say how to go wrong."""
+    """Take a step of Adam with the given corrections; the keywords make it wrong."""
     m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**power
     m_hat, v_hat = hats(m, v, correction1, correction2) if hats else (m / correction1, v / correction2)
     return p - lr * m_hat / (root(v_hat, eps) if root else np.sqrt(v_hat) + eps), m, v
 
 
 def _adam_moved(change):
-    """Return a wrong Adam: what is stored, of what was there before and what is right."""
+    """Return a wrong Adam: `change` gets the old arrays and the right results, and returns what is stored."""
 
     def wrong(p, g, m, v, *settings):
         return change((p, m, v), _adam_launched(p, g, m, v, *settings), g, settings)
@@ -26,7 +26,7 @@ def _adam_moved(change):
 
 
 def _adam_of(means):
-    """Return a wrong Adam of other means, ``means(m, v, g, beta1, beta2)``."""
+    """Return a wrong Adam with other means, ``means(m, v, g, beta1, beta2)``."""
 
     def wrong(p, g, m, v, lr, beta1, beta2, *rest):
         m, v = means(m, v, g, beta1, beta2)
@@ -93,7 +93,7 @@ adam_kernel = KernelExercise(
             ("parameters[i] -=", "step ="),
         ),
         "old means": (
-            "You move the parameters by the means of the step before. Bring in the gradient first.",
+            "You move the parameters by the means of the step before. Update them with the gradient first.",
             _adam_moved(
                 lambda old, new, g, s: (
                     old[0] - s[0] * (old[1] / s[4]) / (np.sqrt(old[2] / s[5]) + s[3]),
@@ -134,7 +134,7 @@ adam_kernel = KernelExercise(
             ],
         ),
         "weights exchanged": (
-            "The old mean weighs beta, the gradient `1 - beta`: exchange them.",
+            "The old mean has the weight beta, and the gradient `1 - beta`: exchange them.",
             _adam_of(lambda m, v, g, b1, b2: ((1 - b1) * m + b1 * g, (1 - b2) * v + b2 * g * g)),
             [
                 ("beta1 * m[i] + (float32(1) - beta1)", "(float32(1) - beta1) * m[i] + beta1"),
@@ -142,7 +142,7 @@ adam_kernel = KernelExercise(
             ],
         ),
         "weight left out": (
-            "You add the gradient whole. In a mean it weighs `1 - beta`.",
+            "You add the whole gradient. Its weight in the mean is `1 - beta`.",
             _adam_of(lambda m, v, g, b1, b2: (b1 * m + g, b2 * v + g * g)),
             [("(float32(1) - beta1) * g", "g"), ("(float32(1) - beta2) * g", "g")],
         ),
@@ -153,7 +153,7 @@ adam_kernel = KernelExercise(
             ("parameters[i] -=", "parameters[i] ="),
         ),
         "eps left out": (
-            "`{eps}` is missing: add it to the root, so that no gradients at all give no division by 0.",
+            "`{eps}` is missing: add it to the root. It prevents a division by 0 when all gradients are 0.",
             partial(_adam_launched, root=lambda v_hat, eps: np.sqrt(v_hat)),
             (" + eps", ""),
         ),

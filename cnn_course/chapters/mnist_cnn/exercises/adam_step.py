@@ -6,7 +6,7 @@ from cnn_course.engine.checks.exercise import Exercise, case
 
 
 def _adam(p, g, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8, *, denominator=None, hats=None):
-    """Take a step of Adam; `hats` and `denominator` say how to go wrong."""
+    """Take a step of Adam; `hats` and `denominator` make it wrong."""
     m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
     m_hat, v_hat = (hats or _hats)(m, v, step, beta1, beta2)
     root = (denominator or _denominator)(v_hat, eps)
@@ -94,12 +94,13 @@ adam_step = Exercise(
             [("/ (1 - beta1**step)", "* (1 - beta1**step)"), ("/ (1 - beta2**step)", "* (1 - beta2**step)")],
         ),
         "weight of the start": (
-            "You divide by the weight of the zeros at the start. The gradients' is `1 - beta**{step}`.",
+            "You divide by the weight of the zeros at the start. Divide by the gradients' weight, `1 - "
+            "beta**{step}`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / b1**step, v / b2**step)),
             [("m / (1 - beta1**step)", "m / beta1**step"), ("v / (1 - beta2**step)", "v / beta2**step")],
         ),
         "times the step": (
-            "You multiply beta by the step. The share of the start is a power: `{beta1}**{step}`.",
+            "You multiply beta by the step. The weight of the start is a power: `{beta1}**{step}`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1 * step), v / (1 - b2 * step))),
             [("beta1**step", "beta1 * step"), ("beta2**step", "beta2 * step")],
         ),
@@ -125,8 +126,8 @@ adam_step = Exercise(
             [("1 - beta1**", "1 - 0.9**"), ("1 - beta2**", "1 - 0.999**")],
         ),
         "first step only": (
-            "You correct the first step alone. The zeros at the start weigh less in each step, and never "
-            "nothing: correct every step.",
+            "You correct only the first step. The weight of the zeros at the start shrinks with each step, "
+            "but never becomes 0: correct every step.",
             _adam_with(
                 hats=lambda m, v, step, b1, b2: (m, v) if step > 1 else (m / (1 - b1), v / (1 - b2)),
             ),
@@ -167,7 +168,7 @@ adam_step = Exercise(
             [("/ (1 - beta1**step)", "* np.sqrt(1 - beta2**step) / (1 - beta1**step)"), ("(v_hat)", "(v)")],
         ),
         "old means": (
-            "You correct the means that were handed in. Bring in the gradient first.",
+            "You correct the old means. Update them with the gradient first.",
             _old_means,
             [
                 ("m = beta1 * m", "old_m, m = m, beta1 * m"),

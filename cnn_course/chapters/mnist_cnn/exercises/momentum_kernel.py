@@ -100,7 +100,7 @@ momentum_kernel = KernelExercise(
             ("velocity[i] + gradients[i]", "(velocity[i] + gradients[i])"),
         ),
         "always 0.9": (
-            "Your factor is always 0.9: use `{momentum}`, which the kernel is given.",
+            "Your factor is always 0.9: use the argument `{momentum}`.",
             lambda p, g, v, lr, momentum: (p - lr * (0.9 * v + g), 0.9 * v + g),
             ("momentum *", "np.float32(0.9) *"),
         ),

@@ -8,7 +8,7 @@ from cnn_course.engine.checks.writes import stored_once
 from cnn_numba.beyond.norm.reference import batch_norm2d_forward
 from gpuless.access import READ
 
-# Threads of the block that has a channel, in most launches.
+# Threads of a channel's block, in most launches.
 CHANNEL_THREADS = 64
 WARP = 32
 
@@ -20,11 +20,11 @@ def _of_some_spread(rng, shape, threads=CHANNEL_THREADS):
 
 
 def _channels(rng):
-    """Draw channels of some spread, and some far from 0 that differ by little."""
+    """Draw channels of some spread, and some far from 0 with a small spread."""
     for shape in [(2, 3, 5), (5, 2, 20), (70, 3, 1), (3, 4, 47)]:
         yield _of_some_spread(rng, shape)
     for shape in [(2, 3, 8), (8, 2, 32)]:
-        # Squares near 2**24, where the next float32 is 2 away. Any order of adding comes to the same.
+        # Squares near 2**24, where the next float32 is 2 away. Any order of addition gives the same sum.
         signs = np.resize([1, -1], shape[0] * shape[2])
         x = np.stack([rng.permutation(signs) for _ in range(shape[1])]).reshape(shape[1], shape[0], -1)
         x = np.ascontiguousarray(4096 + x.transpose(1, 0, 2) / 4, np.float32)
@@ -32,7 +32,7 @@ def _channels(rng):
 
 
 def channel_statistics(x):
-    """Return mean and variance of each channel of an array (N, C, pixels): what a batch norm divides by."""
+    """Return mean and variance of each channel of an array (N, C, pixels), as a batch norm computes them."""
     channels = x.shape[1]
     ones, zeros = np.ones(channels), np.zeros(channels)
     _, mean, inv_std = batch_norm2d_forward(x[..., None], ones, zeros, zeros.copy(), ones.copy(), eps=0.0)
@@ -62,7 +62,7 @@ def _difference_of_squares(x):
 
 
 def _with_variance(change):
-    """Return a mistake's function: the right mean, and a variance changed, given that and the array."""
+    """Return a mistake's function: the right mean, and `change(variance, x, mean)` as the variance."""
 
     def function(x):
         mean, variance = channel_statistics(x)
@@ -76,7 +76,7 @@ def _count(x):
 
 
 def _share(places):
-    """Return a mistake's function: what some of a block's threads find, divided by the number of all."""
+    """Return a mistake's function: sums of some elements, divided by the number of all."""
 
     def function(x):
         share = _flat(x)[:, places]
@@ -87,14 +87,14 @@ def _share(places):
 
 
 def _second_sum_left_out(x):
-    """Return the right mean, and of the variance what thread 0 adds up."""
+    """Return the right mean, and thread 0's part of the variance."""
     mean = _flat(x).mean(axis=1)
     own = _flat(x)[:, ::CHANNEL_THREADS] - mean[:, None]
     return mean, (own**2).sum(axis=1) / _count(x)
 
 
 def _around_own_means(x):
-    """Return the right mean, and the variance with each thread's own share of the mean for the mean."""
+    """Return the right mean, and the variance if each thread takes its own share of the mean as the mean."""
     flat, squares = _flat(x), 0.0
     for thread in range(min(CHANNEL_THREADS, _count(x))):
         own = flat[:, thread::CHANNEL_THREADS]
@@ -103,7 +103,7 @@ def _around_own_means(x):
 
 
 def _divided_by(x, count):
-    """Take for the number of elements of a channel another one."""
+    """Divide by another number than that of a channel's elements."""
     centre = _flat(x).sum(axis=1) / count
     return centre, ((_flat(x) - centre[:, None]) ** 2).sum(axis=1) / count
 
@@ -123,9 +123,9 @@ def shares_the_channel(attempt, case):
     if most >= 256:
         raise Wrong(
             "one thread",
-            f"The numbers are right, but of 256 elements one thread reads {most}, and {CHANNEL_THREADS} "
-            "threads could share them. Let thread `t` take the elements `t`, `t + cuda.blockDim.x`, and so "
-            "on; `block_sum` adds up the sums of all threads.",
+            f"The numbers are right, but one thread reads {most} of 256 elements. Share them among the "
+            f"{CHANNEL_THREADS} threads: let thread `t` take the elements `t`, `t + cuda.blockDim.x`, and "
+            "so on; `block_sum` adds up the sums of all threads.",
         )
 
 
@@ -155,7 +155,7 @@ channel_statistics_kernel = KernelExercise(
             [("c, i % pixels] - centre", "c, i % pixels]"), ("= spread", "= spread - centre * centre")],
         ),
         "divided by one less": (
-            "You divide by the number of elements less one. That is for the running variance, not for this "
+            "You divide by the number of elements minus one. That is for the running variance, not for this "
             "batch.",
             _with_variance(lambda variance, x, mean: variance * _count(x) / (_count(x) - 1)),
             ("block_sum(squares) / count", "block_sum(squares) / (count - float32(1))"),
@@ -166,7 +166,7 @@ channel_statistics_kernel = KernelExercise(
             ("block_sum(squares) / count", "math.sqrt(block_sum(squares) / count)"),
         ),
         "mean of squares": (
-            "The mean is right. Subtract it before you square: the variance is about the mean.",
+            "The mean is right. Subtract it before you square: the variance measures distances from it.",
             _with_variance(lambda variance, x, mean: variance + mean**2),
             (" - centre", ""),
         ),

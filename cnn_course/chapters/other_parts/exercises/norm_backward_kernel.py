@@ -44,12 +44,12 @@ def _x(x, mean, inv_std):
 
 
 def _backward(centred=1, turned=1, slope=True, count=None, scale=None, x_hat=None, own=None, sums=None):
-    """Return a function for the way back with parts that may be wrong.
+    """Return a backward pass with parts that may be wrong.
 
     Parameters
     ----------
     centred, turned : float
-        Factors of the two means that are taken away.
+        Factors of the two means that are subtracted.
     slope : bool
         Whether the mean of the products is multiplied by x_hat.
     count : callable, optional
@@ -57,11 +57,11 @@ def _backward(centred=1, turned=1, slope=True, count=None, scale=None, x_hat=Non
     scale : callable, optional
         Takes gamma and inv_std of the channels; what the bracket is multiplied by.
     x_hat : callable, optional
-        Takes x, mean and inv_std; what stands for x_hat.
+        Takes x, mean and inv_std; what is used as x_hat.
     own : callable, optional
         Likewise, where the mean of the products is multiplied by x_hat.
     sums : callable, optional
-        Takes what a channel's elements add to a sum, shape (N, C, pixels); the sums that the kernel gets.
+        Takes the terms of a channel's sum, shape (N, C, pixels); returns the sums that the kernel computes.
     """
 
     def function(grad_output, x, gamma, mean, inv_std):
@@ -194,13 +194,13 @@ norm_backward_kernel = KernelExercise(
             ("/ float32(count)", "/ float32(x.shape[0])"),
         ),
         "gamma left out": (
-            "The gradient of `x_hat` is `{gamma}` times `{grad_output}`, and your gradient of `{x}` lacks "
-            "`{gamma}`.",
+            "Your gradient of `{x}` lacks `{gamma}`: the gradient of `x_hat` is `{gamma}` times "
+            "`{grad_output}`.",
             _backward(scale=lambda gamma, inv_std: inv_std),
             ("gamma[c] * inv_std[c] * centred", "inv_std[c] * centred"),
         ),
         "not divided by the deviation": (
-            "The bracket is still to be divided by the standard deviation: multiply by `{inv_std}`.",
+            "Divide the bracket by the standard deviation: multiply by `{inv_std}`.",
             _backward(scale=lambda gamma, inv_std: gamma),
             ("gamma[c] * inv_std[c] * centred", "gamma[c] * centred"),
         ),
@@ -257,7 +257,7 @@ norm_backward_kernel = KernelExercise(
             ("= product, total", "= product / float32(count), total / float32(count)"),
         ),
         "gamma in its own gradient": (
-            "The gradient of gamma has the factor `x_hat`, and not gamma itself.",
+            "The gradient of gamma has the factor `x_hat`, not gamma itself.",
             _parameters(lambda gamma_sum, beta_sum, x, gamma: (gamma * gamma_sum, beta_sum)),
             _parameters(lambda gamma_sum, beta_sum, x, gamma: (gamma * gamma_sum, gamma * beta_sum)),
             ("= product, total", "= gamma[c] * product, total"),

@@ -56,8 +56,8 @@ sigmoid_backward_kernel = KernelExercise(
             ("(float32(1) - out[i])", "float32(1) - out[i]"),
         ),
         "slope of ReLU": (
-            "You pass the gradient on where the output is above 0, as ReLU does, and a sigmoid's output "
-            "always is. Its slope is `y * (1 - y)`.",
+            "You pass the gradient on where the output is above 0, as ReLU does. A sigmoid's output is "
+            "always above 0. Its slope is `y * (1 - y)`.",
             lambda grad_output, out: grad_output,
             (
                 "grad_output[i] * out[i] * (float32(1) - out[i])",

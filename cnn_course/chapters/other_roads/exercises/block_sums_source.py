@@ -24,7 +24,7 @@ from cnn_numba import device
 
 GROUP, ROUNDS = 64, 6
 
-# Besides the twelve lines that the notebook shows: types of OpenCL C, and what version 2.0 calls a barrier.
+# Besides the twelve lines that the notebook shows: types of OpenCL C, and version 2.0's name of a barrier.
 _TYPES = """
 typedef unsigned char uchar; typedef unsigned short ushort; typedef unsigned int uint;
 typedef unsigned long ulong;
@@ -50,7 +50,7 @@ def _block_sums(x, tree=lambda part: part.sum(), tail=0.0):
 
 
 def _run_block_sums(attempt, x):
-    """Compile and run the kernel as CUDA C++, then in OpenCL; that order names faults, and does no harm."""
+    """Compile and run the kernel as CUDA C++, which reports faults safely, then in OpenCL."""
     text = attempt()
     insist_on_text(text, "block_sums")
     # OpenCL C has these words without underscores, too.
@@ -79,31 +79,31 @@ def _insist_on_words(code):
         if "*" in parameter and "__global" not in parameter:
             raise Wrong(
                 "no global memory",
-                f"`{parameter.strip()}` does not say in which memory it points. What the caller hands over "
-                "lies in global memory: `__global`.",
+                f"`{parameter.strip()}` does not say which memory it points to. The caller's arrays lie in "
+                "global memory: write `__global`.",
             )
     if re.search(r"\bint\b[^;()]*\bhalf\b", code):
-        raise Wrong("half", "`half` is the name of a type in OpenCL: call the step otherwise.")
+        raise Wrong("half", "`half` is the name of a type in OpenCL. Give the variable another name.")
     if "__local" not in code:
-        raise Wrong("no local memory", "The tree is to stand in local memory: `__local float partial[64];`.")
+        raise Wrong("no local memory", "The tree must be in local memory: `__local float partial[64];`.")
     if re.search(r"\bif\s*\([^;{}]*\)\s*(\{[^{}]*)?barrier", code):
         raise Wrong(
             "divergent barrier",
-            "A `barrier` stands in an `if`, and some work-items never come to it. Here they are not waited "
-            "for; on other devices that is not promised. Put it behind the `if`.",
+            "A `barrier` is inside an `if`, and some work-items never reach it. This device does not wait "
+            "for them, but others may. Put the `barrier` after the `if`.",
         )
     if any("CLK_LOCAL_MEM_FENCE" not in fence for fence in re.findall(r"barrier\s*\(([^)]*)\)", code)):
         raise Wrong(
             "another fence",
-            "A `barrier` has to make what stands in local memory visible: `barrier(CLK_LOCAL_MEM_FENCE)`.",
+            "A `barrier` must make local memory visible to the others: `barrier(CLK_LOCAL_MEM_FENCE)`.",
         )
 
 
 def _no_barrier(where):
     return Wrong(
         "missing barrier",
-        f"{where}: a work-item adds what another may not have written yet. On one device that is seen, on "
-        "the next it is not.",
+        f"{where}: a work-item adds a number that another may not have written yet. Some devices show the "
+        "error, others do not.",
     )
 
 
@@ -114,7 +114,7 @@ def _watched(code):
 
 
 def _refuse_what_is_seen(code):
-    """Raise `Wrong` if work-items touch the local array as they may not, though the sums be right."""
+    """Raise `Wrong` if work-items use the local array in a wrong way, even if the sums are right."""
     seen = _watched(code)
     if seen is None:
         return
@@ -122,30 +122,30 @@ def _refuse_what_is_seen(code):
         if touch.how == watched.OUTSIDE:
             raise Wrong(
                 "past the local array",
-                f"Work-item {touch.item} touches `{seen.array}[{touch.place}]`, and the array has "
-                f"{seen.size} places. What lies there is not yours.",
+                f"Work-item {touch.item} touches `{seen.array}[{touch.place}]`, but the array has "
+                f"{seen.size} places.",
             )
     if len(set(seen.barriers)) > 1:
         raise Wrong(
             "leaves early",
-            "Work-items without a number leave before a `barrier`, and put no 0 into the tile. All of a "
-            "group have to come to each barrier: let the `if` hold for the number alone.",
+            "Work-items without a number return before a `barrier`, and put no 0 into the tile. All "
+            "work-items of a group must reach each barrier: use the `if` only to choose the number.",
         )
     if found := watched.race(seen):
         writes, touches = found
         what = "writes it, too" if touches.how == watched.WRITTEN else "reads it"
         where = (
             f"Work-item {writes.item} writes `{seen.array}[{writes.place}]`, work-item {touches.item} "
-            f"{what}, and no `barrier` stands between"
+            f"{what}, and there is no `barrier` in between"
         )
         if max(seen.barriers) < ROUNDS + 1:
             raise _no_barrier(where)
         raise Wrong(
-            "race", f"{where}. In a round, only the items below `step` may add: the others are read from."
+            "race", f"{where}. In a round, only the items below `step` may add: the others are only read."
         )
     if sum(touch.item == 0 and touch.how == watched.READ for touch in seen.touches) > GROUP // 2:
         raise Wrong(
-            "one item adds", "One work-item adds up all of them, and 63 wait. A tree takes six rounds."
+            "one item adds", "One work-item adds up all numbers, and 63 wait. A tree takes six rounds."
         )
 
 
@@ -160,7 +160,7 @@ def _built(text):
 
 @contextlib.contextmanager
 def _quiet():
-    """Keep back what a library in C writes to the standard error by itself, such as "3 errors generated"."""
+    """Suppress what a C library writes to standard error, such as "3 errors generated"."""
     kept = os.dup(2)
     try:
         with open(os.devnull, "w") as nowhere:
@@ -185,7 +185,7 @@ block_sums_source = RoadExercise(
             ("i < n ? x[i] : 0.0f", "x[i]"),
         ),
         "first group only": (
-            "Every group sums up the first one's numbers: use `get_global_id`, not `get_local_id`.",
+            "Every group sums up the first group's numbers: use `get_global_id`, not `get_local_id`.",
             lambda x: np.full(-(-x.size // GROUP), _block_sums(x[:GROUP])[0]),
             ("i = get_global_id(0)", "i = get_local_id(0)"),
         ),
@@ -195,7 +195,7 @@ block_sums_source = RoadExercise(
             ("if (t < step) partial[t] += partial[t + step];", ""),
         ),
         "one round too few": (
-            "The last round is missing, in which place 0 gets what place 1 holds.",
+            "The last round is missing: it adds place 1 to place 0.",
             lambda x: _block_sums(x, lambda part: part[::2].sum()),
             ("step > 0", "step > 1"),
         ),
@@ -205,13 +205,12 @@ block_sums_source = RoadExercise(
             ("int step = 32", "int step = 16"),
         ),
         "whole numbers": (
-            "Your local array holds whole numbers: `int` cuts off what is behind the point. It must be "
-            "`__local float`.",
+            "Your local array holds integers: `int` cuts off the fraction. It must be `__local float`.",
             lambda x: _block_sums(np.trunc(x)),
             ("__local float", "__local int"),
         ),
         "not written": (
-            "Nothing arrives in `out[get_group_id(0)]`.",
+            "Nothing is written to `out[get_group_id(0)]`.",
             lambda x: np.full(-(-x.size // GROUP), np.nan),
             ("if (t == 0) out[get_group_id(0)] = partial[0];", ""),
         ),

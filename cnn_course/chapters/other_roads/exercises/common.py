@@ -12,20 +12,20 @@ from cnn_course.chapters.other_roads.roads.cuda_cpp import CudaCpp
 from cnn_course.engine.checks.evidence import plain
 from cnn_course.engine.checks.exercise import Exercise, Verdict, Wrong
 
-# Behind each array that a program may write lies this, which it may not.
+# This follows each output array; a program must not write it.
 MARGIN, UNTOUCHED = 64, np.float32(-12345)
 
 
 @dataclass(frozen=True, repr=False)
 class RoadExercise(Exercise):
-    """An exercise in another language: without its package there is nothing that could be judged.
+    """An exercise in another language; without its package it cannot be checked.
 
     Parameters
     ----------
     languages : tuple of str
         Any of these will do; names of `cnn_course.chapters.other_roads.roads.missing`.
     broken : callable, optional
-        Where the exercise is to repair a program: what the stub returns, given a case's arguments.
+        If the exercise is to repair a program: what the stub returns, given a case's arguments.
     """
 
     languages: tuple = ()
@@ -66,7 +66,7 @@ def without_comments(text):
 
 @functools.lru_cache(maxsize=4)
 def compiled(text, as_opencl=False):
-    """Compile CUDA C++; the compiler's first complaint is shown in its own words."""
+    """Compile CUDA C++; raise `Wrong` with the compiler's first error message."""
     try:
         return CudaCpp(text, as_opencl=as_opencl)
     except Exception as error:
@@ -74,18 +74,18 @@ def compiled(text, as_opencl=False):
 
 
 def does_not_compile(compiler, error):
-    """Return the finding of a compiler's first complaint, with the line where it has met it."""
+    """Return a finding with a compiler's first error message and its line."""
     complaint, line = first_error(error).rstrip("."), line_of(error)
-    details = [f"It came as far as this line: `{line}`"] if line else []
+    details = [f"It stopped at this line: `{line}`"] if line else []
     if complaint.startswith("expected a"):
-        details.append("Often the cause is at the end of the line before: does something lack there?")
-    return Wrong("does not compile", f"{compiler} refuses it: {complaint}.", *details)
+        details.append("Often the cause is at the end of the line before: is something missing there?")
+    return Wrong("does not compile", f"{compiler} reports: {complaint}.", *details)
 
 
 def insist_on_text(text, name):
     """Raise `Wrong` if a program is not a text, or has no kernel of this name."""
     if not isinstance(text, str):
-        raise Wrong("not a text", f"The program is a text, and you return a {type(text).__name__}.")
+        raise Wrong("not a text", f"Return the program as a string. You return a {type(text).__name__}.")
     if not re.search(rf"\b{name}\s*\(", text):
         raise Wrong("another name", f"Call the kernel `{name}`: the launch looks for that name.")
     if re.search(r"//=|\w *// *\d+ *[;,)]", text):
@@ -94,7 +94,7 @@ def insist_on_text(text, name):
 
 
 def insist_on_parameters(code, name, *wanted):
-    """Raise `Wrong` if a kernel has other parameters than those that the launch passes: that may end Python.
+    """Raise `Wrong` if a kernel's parameters differ from what the launch passes, which may crash Python.
 
     Parameters
     ----------
@@ -119,9 +119,9 @@ def _kind_of(parameter):
 
 
 def launched(road, name, grid, block, given, size, *numbers, before=0):
-    """Launch a kernel that fills `size` numbers; return them, once it is known that it wrote no others.
+    """Launch a kernel that fills `size` numbers, and return them; raise `Wrong` if it writes past them.
 
-    `before` is how many numbers lie before those that it is given.
+    `before` is how many numbers lie in memory before the input.
     """
     d_given = road.array(np.concatenate([np.zeros(before, np.float32), given.ravel()]))
     d_given = d_given[before:] if before else d_given
@@ -136,7 +136,7 @@ def launched(road, name, grid, block, given, size, *numbers, before=0):
     return out[:size]
 
 
-OUT_OF_BOUNDS = "It touches memory that belongs to no array, or to no place of a shared one."
+OUT_OF_BOUNDS = "It accesses memory outside of its arrays, global or shared."
 
 
 def _fault(error):
@@ -144,7 +144,7 @@ def _fault(error):
     if kind == "address":
         return "out of bounds", OUT_OF_BOUNDS
     if kind == "barrier":
-        return "divergent barrier", "Some threads wait at a barrier for ever, as others never reach it."
+        return "divergent barrier", "Some threads wait at a barrier forever, because others never reach it."
     return "fails", f"The launch fails: {plain(str(error)).strip().splitlines()[0]}"
 
 

@@ -20,7 +20,7 @@ from cnn_course.engine.checks.evidence import plain
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import normal
 
-# Numbers of float32 in a page of memory, or in several.
+# float32 numbers in one page of memory, or in several.
 PAGE = 4096
 
 
@@ -41,7 +41,7 @@ def _rounded_down(maps):
 
 
 def _pool_with(maps, row_length=None, plane_length=None, down=2, across=2, below=None):
-    """Pool as if rows and planes were so long, windows so far apart, and a window's second row `below`."""
+    """Pool with these lengths of rows and planes, these strides, and a window's second row `below` later."""
     channels, height, width = maps.shape
     row_length = width if row_length is None else row_length
     plane_length = height * width if plane_length is None else plane_length
@@ -52,7 +52,7 @@ def _pool_with(maps, row_length=None, plane_length=None, down=2, across=2, below
     return np.max([flat[first + i * below + j] for i in (0, 1) for j in (0, 1)], axis=0)
 
 
-# What `nvcc` takes from a header that NVRTC does without.
+# `nvcc` takes this from a header, which NVRTC does not have.
 _INFINITY = "#define INFINITY __int_as_float(0x7f800000)\n"
 
 _BROKEN = r"""
@@ -87,7 +87,7 @@ def _run_pooling(attempt, maps):
     size = channels * (height // 2) * (width // 2)
     road = _compiled_as_written(_INFINITY + text)
     numbers = size, channels, height, width
-    before = -maps.size % PAGE  # after the last number begins memory that belongs to no array
+    before = -maps.size % PAGE  # so that no array follows the last number
     try:
         out = launched(road, "max_pool", int(blocks), int(threads), maps, *numbers, before=before)
     except Wrong as found:
@@ -95,14 +95,14 @@ def _run_pooling(attempt, maps):
             raise
         raise Wrong(
             "out of bounds",
-            f"{OUT_OF_BOUNDS} Is a thread with no place in `out` gone before it reads, and is each address "
-            "within `maps`?",
+            f"{OUT_OF_BOUNDS} Does a thread without a place in `out` return before it reads, and is each "
+            "address within `maps`?",
         ) from None
     return out.reshape(channels, height // 2, width // 2)
 
 
 def _compiled_as_written(text):
-    """Compile with loads that stay where they stand: the compiler would move early ones after the guard."""
+    """Compile with volatile loads: otherwise the compiler would move early ones after the guard."""
     try:
         return compiled(re.sub(r"\bconst\s+float\s*\*", "const volatile float *", text))
     except Wrong:
@@ -112,9 +112,7 @@ def _compiled_as_written(text):
 def _insist_on_a_launch(maps, blocks, threads):
     for name, number in (("number of blocks", blocks), ("number of threads", threads)):
         if not isinstance(number, (int, np.integer)):
-            raise Wrong(
-                "not whole", f"The {name} must be a whole number, and you return {plain(repr(number))}."
-            )
+            raise Wrong("not whole", f"The {name} must be a whole number. You return {plain(repr(number))}.")
     if blocks < 1:
         raise Wrong(
             "rounded down",
@@ -124,8 +122,8 @@ def _insist_on_a_launch(maps, blocks, threads):
     if not WARP <= threads <= MOST_THREADS:
         raise Wrong(
             "threads of a block",
-            f"For {maps.shape} you launch {blocks} blocks of {threads} threads; a block has a warp of {WARP} "
-            f"or more, and {MOST_THREADS} at most. The number of blocks comes first, then that of threads.",
+            f"For {maps.shape} you launch {blocks} blocks of {threads} threads. A block has {WARP} to "
+            f"{MOST_THREADS} threads. Return the number of blocks first, then that of threads.",
         )
 
 
@@ -136,12 +134,12 @@ def _maps(rng):
 
 
 def _takes_any_numbers(attempt):
-    """Demand the largest of numbers that are far below any that a search may begin with."""
+    """Demand the right maximum of numbers far below any usual start value."""
     maps = np.float32(-1e32) * (1 + np.abs(normal(np.random.default_rng(0), (2, 5, 7))))
     if not np.array_equal(_run_pooling(attempt, maps), _pool(maps)):
         raise Wrong(
             "not small enough",
-            "Right, until all four lie below the number that your largest begins with. Begin with one of the "
+            "Right, until all four numbers are below the start value of your search. Start with one of the "
             "four, or with `-INFINITY`.",
         )
 
@@ -161,12 +159,12 @@ pooling_program = RoadExercise(
             ("-(-places // 256)", "places // 256"),
         ),
         "no maximum": (
-            "One number of each four is kept, whichever it is: no largest is taken.",
+            "You keep one number of each four, not the largest.",
             *(lambda maps, k=k: _windows(maps)[k] for k in range(4)),
             ("fmaxf(above, below)", "four[0]"),
         ),
         "one row only": (
-            "You compare two numbers of each window, and there are four: two in a row, and two below them.",
+            "You compare two numbers of each window. There are four: two in a row, and two below them.",
             lambda maps: _windows(maps)[:2].max(axis=0),
             ("fmaxf(above, below)", "above"),
         ),
@@ -176,7 +174,7 @@ pooling_program = RoadExercise(
             ("fmaxf", "fminf", 3),
         ),
         "windows overlap": (
-            "Windows overlap: a place further in `out` is two further in `maps`, across and down.",
+            "Your windows overlap: one place further in `out` is two further in `maps`, across and down.",
             lambda maps: _pool_with(maps, down=1),
             lambda maps: _pool_with(maps, across=1),
             lambda maps: _pool_with(maps, down=1, across=1),
@@ -184,12 +182,12 @@ pooling_program = RoadExercise(
             ("2 * column", "column"),
         ),
         "first channel only": (
-            "Every channel of `out` is made from the first one of `maps`.",
+            "Every channel of `out` comes from the first one of `maps`.",
             lambda maps: _pool_with(maps, plane_length=0),
             ("c * height + 2 * row", "2 * row"),
         ),
         "row of out": (
-            "The number below is a row of `maps` further on, `four[width]`, and not a row of `out`.",
+            "The number below is one row of `maps` further on, `four[width]`, not one row of `out`.",
             lambda maps: _pool_with(maps, below=maps.shape[2] // 2),
             [("four[width]", "four[w]"), ("four[width + 1]", "four[w + 1]")],
         ),

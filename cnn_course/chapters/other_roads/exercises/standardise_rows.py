@@ -1,4 +1,4 @@
-"""A program for a row, in Triton."""
+"""One Triton program per row."""
 
 import contextlib
 
@@ -30,7 +30,7 @@ def _block_of(x):
 
 
 def _padded(x, fill):
-    """Return the rows as long as a block, filled up."""
+    """Return the rows, padded to the length of a block."""
     return np.pad(np.float64(x), ((0, 0), (0, _block_of(x) - x.shape[1])), constant_values=fill)
 
 
@@ -46,7 +46,7 @@ def _divided_by_the_block(x):
 
 
 def _blocks(x):
-    """Return what each program's block holds that masks nothing."""
+    """Return the block of each program without a mask."""
     flat = np.concatenate([np.float64(x).ravel(), np.full(_block_of(x), np.nan)])
     return flat[np.arange(len(x))[:, None] * x.shape[1] + np.arange(_block_of(x))]
 
@@ -57,14 +57,14 @@ def _unmasked(x, in_variance):
 
 
 class Addresses:
-    """What a program's loads and stores ask for, looked at before the interpreter does it.
+    """Checks the addresses of a program's loads and stores before the interpreter uses them.
 
-    Where an array lies in memory differs from run to run, and no finding says it.
+    Addresses differ from run to run, so findings name places in arrays instead.
 
     Parameters
     ----------
     arrays : dict of str to int
-        For each array's name its address.
+        The address of each array, by name.
     rows, columns : int
     """
 
@@ -73,16 +73,16 @@ class Addresses:
         self.stored, self.finding, self.widest = set(), None, 0
 
     def __call__(self, program, addresses, mask, is_store):
-        """Note one load or store; raise `Wrong` before it touches memory outside of the arrays."""
+        """Record one load or store; raise `Wrong` before it accesses memory outside of the arrays."""
         columns, reach = self.columns, self.rows * self.columns + _next_power(self.columns)
         addresses, mask = np.broadcast_arrays(np.int64(addresses), mask)
         begins = {name: int(addresses.flat[0] - base) // 4 for name, base in self.arrays.items()}
         name = min(begins, key=lambda name: abs(begins[name]))
-        if not -reach <= begins[name] <= reach:  # from which array it was counted, an address does not show
+        if not -reach <= begins[name] <= reach:  # an address does not show which array it belongs to
             self._refuse(
                 "row begins elsewhere" if addresses.size > 1 else "out of bounds",
-                f"Program {program} goes far from `{'` and `'.join(begins)}`: its row, of {columns} numbers, "
-                f"begins at place {program * columns}. `program_id` rows lie before it.",
+                f"Program {program} goes far from `{'` and `'.join(begins)}`: its row of {columns} numbers "
+                f"begins at place {program * columns}, after `program_id` rows.",
             )
         if is_store:
             self.stored.add(name)
@@ -92,14 +92,14 @@ class Addresses:
         if places.size > 1 and begins not in (0, program * columns):
             self._refuse(
                 "row begins elsewhere",
-                f"Program {program} begins at place {begins} of `{name}`, and its row, of {columns} numbers, "
-                f"at place {program * columns}: `program_id` rows lie before it.",
+                f"Program {program} begins at place {begins} of `{name}`, but its row of {columns} numbers "
+                f"begins at place {program * columns}, after `program_id` rows.",
             )
         if begins and not asked.size:
             self._refuse(
                 "mask on the address",
-                f"Program {program} masks all of its row out. The mask asks for the place in the row, "
-                "`k < columns`, and not for the address.",
+                f"Program {program} masks out its whole row. The mask compares the place in the row, `k < "
+                "columns`, not the address.",
             )
         outside = asked[(asked < 0) | (asked >= reach)]
         if outside.size:
@@ -114,7 +114,7 @@ class Addresses:
         raise self.finding
 
 
-# What of Triton's interpreter touches memory: which argument holds the pointers, which the mask.
+# The interpreter's functions that access memory: the arguments with the pointers and the mask.
 _TOUCHING = {
     "create_masked_load": (0, 1),
     "create_masked_store": (0, 2),
@@ -124,8 +124,8 @@ _TOUCHING = {
 
 
 @contextlib.contextmanager
-def _looked_at(addresses):
-    """Have all that touches memory in Triton's interpreter shown to `addresses` first."""
+def _checked_by(addresses):
+    """Show each memory access of Triton's interpreter to `addresses` first."""
     from triton.runtime.interpreter import interpreter_builder as builder
 
     def shown(touch, pointers, mask, is_store):
@@ -146,7 +146,7 @@ def _looked_at(addresses):
 
 
 def _stopped(error, attempt):
-    """Return the finding of an exception, which Triton's interpreter packs into others of its own."""
+    """Return the finding of an exception, which Triton's interpreter wraps in its own."""
     chain = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
@@ -155,15 +155,15 @@ def _stopped(error, attempt):
 
 
 def _run_rows(attempt, x):
-    """Interpret the program, each array amid others of NaN, so that what lies beside it is no number."""
+    """Interpret the program, with NaN in memory on both sides of each array."""
     triton, _ = language()
     import torch
 
     if {"np", "numpy"} & set(names_in(code_of(attempt))):
-        raise Wrong("NumPy", "Here NumPy works, as Triton interprets; compiled, there is only `tl`.")
+        raise Wrong("NumPy", "NumPy works here because Triton interprets. A compiled program has only `tl`.")
     rows, columns = x.shape
     margin = _block_of(x)
-    # Both lie in one piece of memory, further apart than what a place may be beside an array.
+    # Both lie in one allocation, further apart than a place may lie outside its array.
     given, _, out = np.full((3, x.size + 2 * margin), np.nan, np.float32)
     given[margin:-margin] = x.ravel()
     out[:margin] = out[-margin:] = UNTOUCHED
@@ -171,23 +171,23 @@ def _run_rows(attempt, x):
     bases = dict(zip(("x", "out"), (tensor.data_ptr() for tensor in tensors), strict=True))
     addresses = Addresses(bases, rows, columns)
     try:
-        with _looked_at(addresses):
+        with _checked_by(addresses):
             triton.jit(attempt)[(rows,)](*tensors, columns, BLOCK=margin)
     except Exception as error:
         raise (addresses.finding or _stopped(error, attempt)) from None
     if "out" not in addresses.stored:
         into = " You store into `x`." if addresses.stored else " There is no `tl.store`."
-        raise Wrong("nothing stored", f"Nothing arrives in `out`.{into}")
+        raise Wrong("nothing stored", f"Nothing is stored in `out`.{into}")
     if addresses.widest < columns:
         raise Wrong(
             "number by number",
-            "You store one number at a time, as a thread does. A program works on all of its row at once: "
-            "`tl.arange(0, BLOCK)` gives a block of places, and one `tl.store` takes them all.",
+            "You store one number at a time, as a thread does. A program works on its whole row at once: "
+            "`tl.arange(0, BLOCK)` gives a block of places, and one `tl.store` stores them all.",
         )
     if not (out[-margin:] == UNTOUCHED).all():
         raise Wrong(
             "writes past the edge",
-            "A program writes all of its block, past the end of the row: the store needs the mask as well.",
+            "A program writes its whole block, past the end of the row: the store needs the mask as well.",
         )
     return out[margin:-margin].reshape(x.shape)
 
@@ -195,7 +195,7 @@ def _run_rows(attempt, x):
 def _row_cases(rng):
     for shape in ((1, 8), (1, 5), (3, 7), (4, 17), (5, 30)):
         yield (3 * normal(rng, shape) + np.float32(2),)
-    # Rows of nearly the same numbers, and of the same: there the 1e-5 counts.
+    # Rows of nearly equal and of equal numbers: there the 1e-5 matters.
     yield (np.concatenate([0.003 * normal(rng, (2, 6)), np.full((1, 6), 2, np.float32)]),)
 
 
@@ -212,7 +212,7 @@ standardise_rows = RoadExercise(
     languages=("Triton",),
     mistakes={
         "zeros in the variance": (
-            "The zeros that the mask filled in count in the variance. Set their distance from the mean to 0: "
+            "The variance counts the zeros that the mask filled in. Set their distance from the mean to 0: "
             "`tl.where`.",
             _zeros_in_variance,
             ("tl.where(there, values - mean, 0.0)", "values - mean"),
@@ -228,22 +228,22 @@ standardise_rows = RoadExercise(
             ("tl.sum(distance * distance, axis=0) / columns", "tl.sum(distance * distance, axis=0) / BLOCK"),
         ),
         "first row only": (
-            "Every program works on row 0: `tl.program_id(0)` says which one is its own.",
+            "Every program works on row 0: `tl.program_id(0)` is the number of its row.",
             lambda x: np.where(np.arange(len(x))[:, None] < 1, _standardise(x), np.nan),
             ("tl.program_id(0) * columns + k", "k"),
         ),
         "one number less": (
-            "You divide the squares by one less than there are.",
+            "You divide the squares by `columns - 1`. Divide by `columns`.",
             lambda x: _standardise(x, variance=x.astype(np.float64).var(axis=1, ddof=1, keepdims=True)),
             ("(distance * distance, axis=0) / columns", "(distance * distance, axis=0) / (columns - 1)"),
         ),
         "not rooted": (
-            "You divide by the variance, and not by its root.",
+            "You divide by the variance. Divide by its root.",
             lambda x: (x - x.mean(axis=1, keepdims=True)) / (np.float64(x).var(axis=1, keepdims=True) + EPS),
             ("tl.sqrt(variance + 1e-5)", "(variance + 1e-5)"),
         ),
         "without the 1e-5": (
-            "Right, but where a row's numbers are nearly the same: add 1e-5 to the variance, under the root.",
+            "Right, except where a row's numbers are nearly equal: add 1e-5 to the variance, under the root.",
             _with_deviation(np.sqrt),
             _with_deviation(lambda variance: np.sqrt(variance + 1e-3)),
             _with_deviation(lambda variance: np.sqrt(variance) + 1e-5),

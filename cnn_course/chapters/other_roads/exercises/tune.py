@@ -24,7 +24,7 @@ class Judge:
         return candidate in self.right
 
     def __repr__(self):
-        return f"a function that finds {len(self.right)} right"
+        return f"a function that accepts {len(self.right)} candidates"
 
 
 class Candidates(list):
@@ -39,7 +39,7 @@ def _up(a, b):
 
 
 def _time(one, m, n, depth, gpu, up=_up, of_parts=max, bytes_of=None, enough=ENOUGH_WARPS, **slip):
-    """Return the model's seconds; None for what does not fit."""
+    """Return the model's seconds; None if the candidate does not fit."""
     if one.threads > MOST_THREADS:
         return None
     held = occupancy(gpu.cc, one.threads, one.registers, one.shared)
@@ -95,11 +95,11 @@ def _tunings(rng):
     for number in range(16):
         sizes = [int(size) for size in rng.choice([48, 100, 333, 1000, 2500], 3)]
         gpu = TARGETS[number % 2]
-        # What does not fit, and would be fast, and others, of which no two take the same time.
+        # Candidates of different times, and one that would be fast but does not fit.
         found = {_time(one, *sizes, gpu): one for one in (_candidate(rng) for _ in range(12))}
         candidates = Candidates([*found.values(), Candidate(256, 128, 64, 8, 8, 512, 96, 98304)])
         right = frozenset(one for one in candidates if rng.random() < 0.6)
-        if number % 3 == 1:  # what comes after it counts
+        if number % 3 == 1:  # those after it still count
             candidates.insert(len(candidates) // 2, Candidate(*_TOO_MANY))
         yield candidates, *sizes, gpu, Judge(frozenset() if number == 11 else right)
     # The notebook's: one has 4096 threads, two take the same time, and a multiprocessor holds several blocks.
@@ -110,7 +110,7 @@ def _tunings(rng):
 
 
 def _asks_as_often_as_it_must(attempt):
-    """Raise `Wrong` if candidates are judged that need not be."""
+    """Raise `Wrong` if more candidates are checked than needed."""
     for candidates, *sizes, gpu, judge in _tunings(np.random.default_rng(1)):
         needed, asked = Judge(judge.right), Judge(judge.right)
         try:
@@ -121,9 +121,9 @@ def _asks_as_often_as_it_must(attempt):
         if len(asked.asked) > len(needed.asked):
             raise Wrong(
                 "all are checked",
-                f"The answer is right, and `is_right` was asked {len(asked.asked)} times where "
-                f"{len(needed.asked)} would do. It compiles and runs a kernel: rank first, then ask from the "
-                "fastest on, and stop at the first that is right.",
+                f"The answer is right, but you call `is_right` {len(asked.asked)} times, and "
+                f"{len(needed.asked)} would do. Each call compiles and runs a kernel: rank first, then "
+                "check from the fastest on, and stop at the first that is right.",
             )
 
 
@@ -161,8 +161,8 @@ tune = Exercise(
             ("        if one.threads > 1024:\n            continue\n", ""),
         ),
         "leaves the loop": (
-            "You leave the loop at the first candidate that does not fit, and those after it are never "
-            "looked at: `continue` goes on with the next one, `break` and `return` do not.",
+            "You leave the loop at the first candidate that does not fit, so you never look at those after "
+            "it. Use `continue`, not `break` or `return`.",
             _until_the_first_misfit,
             lambda candidates, *given: _tune(
                 candidates[: ([one.threads > MOST_THREADS for one in candidates] + [True]).index(True)],
@@ -195,7 +195,7 @@ tune = Exercise(
             ("return place, time", "return time, place"),
         ),
         "not checked": (
-            "Your choice is the fastest of the model, right or wrong. Ask `{is_right}`.",
+            "You choose the fastest candidate of the model, right or wrong. Call `{is_right}`.",
             functools.partial(_tune, ask=False),
             ("if is_right(candidates[place]):", "if True:"),
         ),
@@ -210,7 +210,7 @@ tune = Exercise(
             ("max(memory, arithmetic)", "memory + arithmetic"),
         ),
         "shorter of both": (
-            "You take the shorter of the two times: the longer one is waited for.",
+            "You take the shorter of the two times. The longer one counts.",
             functools.partial(_tune, of_parts=min),
             ("max(memory, arithmetic)", "min(memory, arithmetic)"),
         ),
@@ -248,7 +248,7 @@ tune = Exercise(
             ("(blocks * depth * (", "(blocks * one.tile_k * ("),
         ),
         "results not written": (
-            "The results have to be written, too: `{m} * {n}` numbers.",
+            "The results must be written too: `{m} * {n}` numbers.",
             functools.partial(
                 _tune, bytes_of=lambda one, blocks, m, n, depth: blocks * depth * (one.tile_m + one.tile_n)
             ),

@@ -1,10 +1,10 @@
 """Other roads to the same numbers: notebook 25's kernels in three languages, and their yardstick.
 
-- `yardstick`: what every road has to compute, what ours computes, and how far apart two results are.
+- `yardstick`: the task of every road, what ours computes, and how far apart two results are.
 - `opencl` with kernels.cl, `cuda_cpp` with kernels.cu, `blocks` with triton_kernels: a road each, the same
   seven kernels behind the same methods.
-- `tiles`: cuTile's product, run in NumPy, and compiled where NVIDIA's compiler is.
-- `watched` with watched.h: which places of its local array each work-item of an OpenCL kernel touches.
+- `tiles`: cuTile's product, run in NumPy, and compiled where NVIDIA's compiler is installed.
+- `watched` with watched.h: which places of its local array each work-item of an OpenCL kernel accesses.
 - `machine_code`: registers and instructions of what NVRTC or Triton compiled.
 - `tuning` with tuned_product.cu: candidates for the auto-tuner.
 """
@@ -52,7 +52,7 @@ def kernel(name: str, file: str) -> str:
 
 
 def missing(language: str) -> str:
-    """Return why a road cannot be taken here, "" if it can.
+    """Return why a language cannot be used here, "" if it can.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ _PACKAGES = {"OpenCL": ("pyopencl",), "Triton": ("triton", "torch"), "CUDA C++":
 
 
 def first_opencl_device():
-    """Return the first device of OpenCL's, whichever platform has it.
+    """Return OpenCL's first device, on any platform.
 
     Raises
     ------
@@ -91,8 +91,8 @@ def first_opencl_device():
     """
     import pyopencl
 
-    # That there is no platform pyopencl raises; for a platform without devices it has an empty list, but a
-    # driver that finds nothing to drive may complain.
+    # Without any platform, pyopencl raises. For a platform without devices it returns an empty list, but a
+    # driver without a device may raise.
     with contextlib.suppress(pyopencl.Error):
         for platform in pyopencl.get_platforms():
             with contextlib.suppress(pyopencl.Error):
@@ -106,14 +106,14 @@ def _without_opencl():
     try:
         return _compiler_refuses(first_opencl_device())
     except LookupError:
-        return "it has no platform with a device, such as pocl-binary-distribution brings"
+        return "it has no platform with a device (pocl-binary-distribution provides one)"
 
 
 @functools.cache
 def _compiler_refuses(device):
-    """Return what the compiler of a device says of the least program, "" if it takes it.
+    """Return why a device's compiler refuses the smallest program, "" if it accepts it.
 
-    PoCL's wheels have a compiler of 2022, which takes nothing where it does not know the processor.
+    PoCL's wheels contain a compiler of 2022, which accepts nothing on a processor that it does not know.
     """
     import pyopencl
 
@@ -122,7 +122,7 @@ def _compiler_refuses(device):
         program.build(cache_dir=False)
     except pyopencl.Error as error:
         return (
-            f"the compiler of {device.platform.name} takes no program for this processor "
+            f"the compiler of {device.platform.name} accepts no program for this processor "
             f"({first_error(error)}); conda's PoCL is newer"
         )
     return ""

@@ -1,7 +1,7 @@
-"""The road of Triton: triton_kernels in Triton's interpreter, on arrays of PyTorch's on the CPU.
+"""The road of Triton: triton_kernels in Triton's interpreter, on PyTorch tensors on the CPU.
 
-`triton_kernels` is imported when a `Blocks` is made, and not with this module: whether Triton interprets is
-settled when a kernel is defined.
+`triton_kernels` is imported when a `Blocks` is made, not with this module: Triton decides whether to
+interpret a kernel when it is defined.
 """
 
 import math
@@ -21,14 +21,14 @@ def interpret() -> None:
     Raises
     ------
     RuntimeError
-        If Triton is there already and compiles: part of its own library is compiled, too.
+        If Triton was already imported to compile: part of its own library is compiled too.
     """
     if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
         raise RuntimeError(
             "Triton was imported to compile: restart, and set TRITON_INTERPRET=1 before the import"
         )
     os.environ["TRITON_INTERPRET"] = "1"
-    # How products and sums are fused changes with the version, and Triton warns of it where nothing is said.
+    # The default of fusing products and sums changes with the version, and Triton warns if it is not set.
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 
@@ -73,7 +73,7 @@ class Blocks:
         return self.torch.full(shape, math.nan)
 
     def host(self, array):
-        """Return a copy as NumPy's."""
+        """Return a NumPy copy."""
         return array.numpy().copy()
 
     def conv_forward(self, x, weight, bias, out, relu):

@@ -1,23 +1,23 @@
-"""What compilers and drivers of other languages say: the one file that looks into their messages."""
+"""Reads the messages of other languages' compilers and drivers; no other file does."""
 
 import re
 
 
 def first_error(error: Exception) -> str:
-    r"""Return a compiler's first complaint; all that it says if no complaint is marked as an error.
+    r"""Return a compiler's first error message; the whole message if no error is marked.
 
     >>> first_error(ValueError("3 notes\nkernel.cu(3): error: identifier x is undefined\nand more"))
     'identifier x is undefined'
     >>> first_error(ValueError("error: a.cl:3:1: expected ')'"))
     "expected ')'"
     """
-    # PoCL's compiler names a file before each complaint.
+    # PoCL's compiler puts the file's name before each message.
     found = re.search(r"error: *(?:\S+:\d+:\d+: *)?(.*)", str(error))
     return found[1] if found else str(error)
 
 
 def line_of(error: Exception) -> str:
-    r"""Return the line of the program that a compiler shows below its first complaint; "" if there is none.
+    r"""Return the line of the program that a compiler shows below its first error; "" if there is none.
 
     >>> line_of(ValueError('kernel.cu(3): error: expected a ";"\n      x[1] = y;\n      ^\n'))
     'x[1] = y;'
@@ -29,7 +29,7 @@ def line_of(error: Exception) -> str:
 
 
 def fault_of(error: Exception) -> str:
-    """Return what a driver says of a launch: "address", "barrier", or "" for all else.
+    """Return which fault of a launch a driver reports: "address", "barrier", or "" for all else.
 
     >>> fault_of(ValueError("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal access")), fault_of(ValueError("?"))
     ('address', '')
@@ -40,6 +40,6 @@ def fault_of(error: Exception) -> str:
     return "barrier" if "TIMEOUT" in text or "barrier" in text else ""
 
 
-def wants_too_much_shared(error: Exception) -> bool:
-    """Return whether an assembler says that a block would need more shared memory than it may have."""
+def needs_too_much_shared(error: Exception) -> bool:
+    """Return whether an assembler reports that a block needs too much shared memory."""
     return "too much shared data" in str(error)

@@ -26,12 +26,12 @@ class CudaCpp:
     define : dict, optional
         Names that the program finds defined, as by `#define`.
     as_opencl : bool, optional
-        A function that does not say where it runs runs on the device, as in OpenCL.
+        Functions that do not say where they run are for the device, as in OpenCL.
 
     Raises
     ------
     cuda.bindings.nvrtc.NVRTCError
-        If the compiler refuses it; it says in which line.
+        If it does not compile; the message names the line.
     """
 
     def __init__(self, text=None, define=None, as_opencl=False):
@@ -58,7 +58,7 @@ class CudaCpp:
         return self.array(np.full(shape, np.nan, np.float32))
 
     def host(self, array):
-        """Wait until all is done, and copy an array back."""
+        """Wait for all work, and copy an array back."""
         self.stream.sync()
         return device.to_host(array)
 

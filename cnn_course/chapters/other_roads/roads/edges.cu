@@ -1,5 +1,5 @@
-// An article's program, repaired: which edge is there at each place of an image. Every thread has a place of
-// its output, asks first whether it is there, and writes nothing else.
+// An article's program, repaired: the kind of edge at each place of an image. Every thread computes one place
+// of the output, first checks that the place exists, and writes nothing else.
 
 const int FILTERS = 4, TAPS = 3;
 

@@ -1,4 +1,4 @@
-"""What compilers make of kernels for a GPU that need not be there: PTX, registers, machine code.
+"""What compilers produce from kernels: PTX, registers, machine code. No GPU is needed.
 
 `gpuless.inspector` reads Numba's kernels; these are NVRTC's and Triton's.
 """
@@ -15,15 +15,15 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from cnn_course.chapters.other_roads.roads.complaints import wants_too_much_shared
+from cnn_course.chapters.other_roads.roads.complaints import needs_too_much_shared
 
-# Where a cubin says how many registers its kernel has: the attribute's form, number and length.
+# The attribute of a cubin with its kernel's number of registers: its format, number and length.
 _REGISTERS = b"\x04\x2f\x08\x00"
 _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)")
 
 
 class MachineCode(NamedTuple):
-    """What a kernel became."""
+    """A compiled kernel."""
 
     ptx: str
     registers: int
@@ -31,7 +31,7 @@ class MachineCode(NamedTuple):
     shared: int
     """Bytes of a block."""
     instructions: Counter
-    """How often each stands in the machine code, by the first part of its name.
+    """How often each occurs in the machine code, by the first part of its name.
 
     Empty without a disassembler.
     """
@@ -59,12 +59,12 @@ print(json.dumps({"ptx": found.asm["ptx"], "shared": found.metadata.shared, "cub
 
 
 def of_triton(kernel, signature: dict, constants: dict, cc: int, warps: int = 4) -> MachineCode:
-    """Compile a kernel of Triton's in a new process, interpreted here or not.
+    """Compile a Triton kernel in a new process, whether it is interpreted here or not.
 
     Parameters
     ----------
     kernel : function with ``@triton.jit``
-        Of a file that imports nothing but Triton, which is loaded there.
+        From a file that imports nothing but Triton; the new process loads it.
     signature : dict
         By parameter: ``"*fp32"``, a pointer, or ``"i32"``.
     constants : dict
@@ -72,7 +72,7 @@ def of_triton(kernel, signature: dict, constants: dict, cc: int, warps: int = 4)
     cc : int
         Compute capability, 80 for 8.0.
     warps : int
-        How many share a program's work.
+        How many warps share a program's work.
 
     Raises
     ------
@@ -97,12 +97,12 @@ def of_triton(kernel, signature: dict, constants: dict, cc: int, warps: int = 4)
 
 
 def registers_in(cubin: bytes) -> int:
-    """Return how many registers a thread of the one kernel in a cubin has.
+    """Return the number of registers per thread of the only kernel in a cubin.
 
     Raises
     ------
     ValueError
-        If that is not written there.
+        If the cubin does not contain it.
     """
     at = cubin.find(_REGISTERS)
     if at < 0:
@@ -149,10 +149,10 @@ def usage(text: str, define: dict, cc: int) -> tuple[int, int]:
     log = io.StringIO()
     try:
         Program(text, "c++", options).compile("cubin", logs=log)
-        told = log.getvalue()
+        messages = log.getvalue()
     except Exception as error:
-        if not wants_too_much_shared(error):  # it says how much that would be
+        if not needs_too_much_shared(error):  # its message says how much that is
             raise
-        told = str(error)
-    shared = re.search(r"(\d+) bytes smem", told)
-    return int(re.search(r"Used (\d+) registers", told)[1]), int(shared[1]) if shared else 0
+        messages = str(error)
+    shared = re.search(r"(\d+) bytes smem", messages)
+    return int(re.search(r"Used (\d+) registers", messages)[1]), int(shared[1]) if shared else 0

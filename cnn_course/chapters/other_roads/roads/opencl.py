@@ -1,4 +1,4 @@
-"""The road of OpenCL: kernels.cl through pyopencl, on whatever platform there is (PoCL, on a CPU)."""
+"""The road of OpenCL: kernels.cl through pyopencl, on any platform (PoCL on a CPU)."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ TILE, GROUP = 16, 128
 
 
 class Buffer(NamedTuple):
-    """A buffer of OpenCL's, which knows only bytes, with its shape."""
+    """An OpenCL buffer, which is only bytes, with its shape and type."""
 
     memory: object
     shape: tuple
@@ -48,7 +48,7 @@ class OpenCL:
         return self.array(np.full(shape, np.nan, np.float32))
 
     def host(self, array):
-        """Copy an array back; the queue keeps order, so that all before it is done."""
+        """Copy an array back; the queue keeps order, so all earlier work is done."""
         host = np.empty(array.shape, array.dtype)
         self.cl.enqueue_copy(self.queue, host, array.memory)
         return host

@@ -1,7 +1,7 @@
-"""The road of tiles: kernels of cuTile Python, run in NumPy here and compiled where NVIDIA's compiler is.
+"""The road of tiles: kernels of cuTile Python, run in NumPy, and compiled if NVIDIA's compiler is there.
 
-cuTile has no interpreter, so `language` is one of ours: the names of `cuda.tile` that the notebook uses, as
-its documentation defines them. `compiled` shows what the compiler makes of a kernel.
+cuTile has no interpreter, so `language` provides one: the names of `cuda.tile` that the notebook uses, as its
+documentation defines them. `compiled` shows what the compiler makes of a kernel.
 """
 
 import base64
@@ -23,7 +23,7 @@ from cnn_course.chapters.other_roads.roads.machine_code import instructions_in
 PACKAGES = ("cuda-tile", "nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
 
 
-#: The instructions that tell how a product is computed: multiply-adds, Tensor Cores of three generations,
+#: The instructions that show how a product is computed: multiply-adds, Tensor Cores of three generations,
 #: copies from global to shared memory, barriers.
 TELLING = ("FFMA", "HMMA", "HGMMA", "UTCHMMA", "LDGSTS", "BAR")
 
@@ -111,7 +111,7 @@ def _store(array, index, tile):
 def _astype(tile, dtype):
     if dtype != _TF32:
         return tile.astype(dtype)
-    return ((tile.view(np.int32) + 0x1000) & ~0x1FFF).view(np.float32)  # 10 bits after the point stay
+    return ((tile.view(np.int32) + 0x1000) & ~0x1FFF).view(np.float32)  # keeps 10 bits after the point
 
 
 def _mma(left, right, total):
@@ -136,7 +136,7 @@ def _part(array, index, shape):
 
 # --- the compiler ------------------------------------------------------------------------------------------
 
-# A process of its own, as `cuda.tile` reads a kernel's source from a file.
+# Runs in a new process, as `cuda.tile` reads a kernel's source from a file.
 _COMPILE = """
 import base64, importlib.util, io, json, sys
 
@@ -203,7 +203,7 @@ def exported(source: str, name: str, constants: tuple, cc: int = 0) -> bytes:
 
 
 def compiled(kernel, constants: tuple, cc: int) -> dict:
-    """Compile a kernel of tiles for a GPU that need not be there.
+    """Compile a kernel of tiles for a GPU, which need not be present.
 
     Parameters
     ----------
@@ -216,14 +216,14 @@ def compiled(kernel, constants: tuple, cc: int) -> dict:
     Returns
     -------
     dict
-        How often each instruction of `TELLING` stands in the machine code, where it does.
+        How often each instruction of `TELLING` occurs in the machine code, without zeros.
     """
     found = instructions_in(exported(getsource(kernel), kernel.__name__, constants, cc))
     return {name: found[name] for name in TELLING if found[name]}
 
 
 def report(kernel) -> str:
-    """Return what a product in tiles of 64 x 64 x 32 becomes; without an assembler, what is recorded."""
+    """Return the instructions of a product in tiles of 64 x 64 x 32, recorded ones without an assembler."""
     here = assembler()
     lines = [f"compiled by tileiras {here}" if here else RECORDED_WITH]
     for (tf32, cc), recorded in RECORDED.items():
@@ -237,5 +237,5 @@ def report(kernel) -> str:
 
 
 def _complaint(error):
-    """Return the last line of a compiler's message that is not the place of the mistake."""
+    """Return the last line of a compiler's message, without the location."""
     return [line for line in str(error).splitlines() if not line.endswith(" location")][-1]

@@ -1,8 +1,8 @@
 """The yardstick of notebook 25 in Triton: images of one channel, kernels of 3 x 3, float32 throughout.
 
-A program handles a block of elements at once. What it is written in are whole blocks, their addresses and
-their masks; which thread does what is for the compiler to decide. Whether a kernel is interpreted or
-compiled, the environment variable TRITON_INTERPRET says when this module is imported.
+A program handles a block of elements at once. Its code deals with whole blocks, their addresses and their
+masks; the compiler decides which thread does what. The environment variable TRITON_INTERPRET decides at
+import whether kernels are interpreted or compiled.
 """
 
 import triton

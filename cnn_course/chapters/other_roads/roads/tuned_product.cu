@@ -1,5 +1,5 @@
 // The product of two matrices by rows, out (m x n) = a (m x depth) times b (depth x n), in tiles of any size.
-// The names in capitals come from whoever compiles it: a program for each choice.
+// The names in capitals are defined at compilation: one program for each choice.
 
 const int DOWN = TILE_M / PER_M, ACROSS = TILE_N / PER_N, THREADS = DOWN * ACROSS;
 

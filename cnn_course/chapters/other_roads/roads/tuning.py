@@ -1,4 +1,4 @@
-"""What an auto-tuner chooses from: tile sizes of tuned_product.cu, what they take, which are right."""
+"""The choices of an auto-tuner: tile sizes of tuned_product.cu, their resources, and which are right."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ CHOICES = (
 
 
 class Target(NamedTuple):
-    """A GPU as the model of time knows it."""
+    """A GPU's figures for the model of time."""
 
     name: str
     cc: str
@@ -35,7 +35,7 @@ TARGETS = tuple(
 
 
 class Candidate(NamedTuple):
-    """One choice of tile sizes, and what the compiler says of it."""
+    """One choice of tile sizes, and the resources that the compiler reports."""
 
     tile_m: int
     tile_n: int
@@ -56,13 +56,13 @@ class Candidate(NamedTuple):
 
     @property
     def define(self):
-        """What the program is compiled with."""
+        """The macros that the program is compiled with."""
         names = "TILE_M", "TILE_N", "TILE_K", "PER_M", "PER_N"
         return {name: str(value) for name, value in zip(names, self, strict=False)}
 
 
 def candidates(cc: int = 90) -> list[Candidate]:
-    """Compile all `CHOICES` for an architecture, and return them with what they take."""
+    """Compile all `CHOICES` for an architecture, and return them with their resources."""
     found = []
     for choice in CHOICES:
         tile_m, tile_n, _, per_m, per_n = choice
@@ -73,7 +73,7 @@ def candidates(cc: int = 90) -> list[Candidate]:
 
 
 def multiply(candidate: Candidate, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Multiply two matrices by a candidate's kernel, compiled for what kernels run on here."""
+    """Multiply two matrices with a candidate's kernel, compiled for the current device."""
     road = CudaCpp(source(PROGRAM), candidate.define)
     (m, depth), n = a.shape, b.shape[1]
     d_a, d_b, out = road.array(a), road.array(b), road.empty(m, n)
@@ -83,9 +83,9 @@ def multiply(candidate: Candidate, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def is_right(candidate: Candidate) -> bool:
-    """Return whether a candidate's kernel multiplies two matrices whose sides are multiples of nothing.
+    """Return whether a candidate's kernel is right for two matrices whose sides are no multiples of a tile.
 
-    Fresh memory holds NaN on the emulated GPU, so that a missing load shows.
+    Fresh memory holds NaN on the emulated GPU, so a missing load shows.
     """
     rng = np.random.default_rng(0)
     a, b = (rng.normal(size=shape).astype(np.float32) for shape in ((70, 37), (37, 83)))

@@ -1,4 +1,4 @@
-// An array in shared memory that notes who touches it between which barriers, for one block of 64 threads.
+// A shared array that records which thread accesses it between which barriers, for one block of 64 threads.
 
 constexpr int WATCHED = 64, NOTES = 512;
 __device__ int notes_taken[WATCHED], barriers_passed[WATCHED], noted[WATCHED][NOTES][3];
@@ -36,8 +36,8 @@ template <int COUNT> struct Watched {
     __device__ Place operator[](int place) { return {*this, place}; }
 };
 
-// Copies the notes, and begins anew.
-extern "C" __global__ void tell_notes(int *passed, int *notes) {
+// Copies the notes and resets them.
+extern "C" __global__ void copy_notes(int *passed, int *notes) {
     int t = threadIdx.x;
     passed[t] = barriers_passed[t];
     for (int k = 0; k < 3 * NOTES; k++) notes[t * 3 * NOTES + k] = k < 3 * notes_taken[t] ? noted[t][k / 3][k % 3] : -1;

@@ -1,6 +1,6 @@
-"""Watching a kernel in OpenCL C: which places of its local array each work-item touches, and when.
+"""Watches a kernel in OpenCL C: which places of its local array each work-item accesses, and when.
 
-The kernel is compiled as CUDA C++, with watched.h in front, which makes of the array one that takes notes.
+The kernel is compiled as CUDA C++ with watched.h in front, whose array records its accesses.
 """
 
 import re
@@ -20,7 +20,7 @@ class Touch(NamedTuple):
     """One work-item reads or writes one place."""
 
     barriers: int
-    """How many it has passed."""
+    """How many barriers it has passed."""
     place: int
     how: int
     """`READ`, `WRITTEN` or `OUTSIDE`."""
@@ -54,7 +54,7 @@ def watch(text: str, name: str, x: np.ndarray, n: int) -> Watched | None:
     Returns
     -------
     Watched or None
-        None where the array is used in a way that watched.h does not know, or where the launch fails.
+        None if watched.h does not support the use of the array, or if the launch fails.
     """
     if text.count("__local") != 1 or not (found := _ARRAY.search(text)):
         return None
@@ -67,10 +67,10 @@ def watch(text: str, name: str, x: np.ndarray, n: int) -> Watched | None:
         road.launch(name, 1, ITEMS, road.array(x), road.empty(x.size), n)
         passed, notes = road.array(np.zeros(ITEMS, np.int32)), np.zeros((ITEMS, NOTES, 3), np.int32)
         notes = road.array(notes)
-        road.launch("tell_notes", 1, ITEMS, passed, notes)
+        road.launch("copy_notes", 1, ITEMS, passed, notes)
         passed, notes = road.host(passed), road.host(notes)
     except Exception:
-        return None  # if the kernel fails as it is, too, the check reports that
+        return None  # if the kernel itself fails too, the check reports that
     item, number = np.nonzero(notes[..., 0] >= 0)
     touches = [Touch(*map(int, notes[i, k]), int(i)) for i, k in zip(item, number, strict=True)]
     return Watched(found[1], found[2].strip(), passed.tolist(), touches)

@@ -1,4 +1,4 @@
-"""What every road has to compute, what ours computes of it, and how far apart two results are."""
+"""The task of every road, our results for it, and how far apart two results are."""
 
 from typing import NamedTuple, Protocol
 
@@ -19,7 +19,7 @@ LEARNING_RATE = 0.5
 
 
 class Task(NamedTuple):
-    """What all roads are given."""
+    """The inputs of every road."""
 
     x: np.ndarray
     """Images (N, 1, H, W)."""
@@ -27,7 +27,7 @@ class Task(NamedTuple):
     weight: np.ndarray
     bias: np.ndarray
     grad_output: np.ndarray
-    """A gradient of the convolution's output, for the two gradients by themselves."""
+    """A gradient of the convolution's output, to compute its two gradients alone."""
     dense: np.ndarray
     """Weight of the dense layer, (CLASSES, features)."""
     dense_bias: np.ndarray
@@ -96,7 +96,7 @@ def task(images: int = 8) -> Task:
 
 
 def take(road: Road, given: Task) -> dict:
-    """Compute all of the task on a road, kernel by kernel.
+    """Compute the whole task on a road, kernel by kernel.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def take(road: Road, given: Task) -> dict:
 
 
 def convolution(road, x, labels, weight, bias, grad_output):
-    """Compute the convolution, and its gradients from one that is given."""
+    """Compute the convolution, and its gradients from a given one."""
     out, grad_input = road.empty(*grad_output.shape), road.empty(*x.shape)
     grad_weight, grad_bias = road.empty(*weight.shape), road.empty(CHANNELS)
     road.conv_forward(x, weight, bias, out, relu=False)
@@ -168,7 +168,7 @@ GPU = Backend(gpu_conv, gpu_dense, gpu_activation, gpu_loss, gpu_update, device.
 
 
 def ours(backend: Backend, given: Task) -> dict:
-    """Compute all of the task with the operations of cnn_numba.
+    """Compute the whole task with the operations of cnn_numba.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def differences(results: dict, wanted: dict) -> dict:
         If they do not have the same names.
     """
     if results.keys() != wanted.keys():
-        raise ValueError(f"results are named {sorted(results)}, and {sorted(wanted)} are wanted")
+        raise ValueError(f"results are named {sorted(results)}, expected {sorted(wanted)}")
     return {name: difference(results[name], wanted[name]) for name in wanted}
 
 

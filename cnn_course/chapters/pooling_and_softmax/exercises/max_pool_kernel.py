@@ -1,4 +1,4 @@
-"""The check of a max pooling that keeps the places of its maxima."""
+"""The check of a max pooling that stores the places of its maxima."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,7 +12,7 @@ from cnn_numba.ops.pool import reference
 
 
 def _planes(rng):
-    """Draw planes of few different values, so that there are ties, and two of numbers far below 0."""
+    """Draw planes of few different values, which gives ties, and two of numbers far below 0."""
     for blocks, shape, kernel, stride in [
         (1, (1, 2, 3), 2, 1),
         (2, (5, 6, 4), 2, 2),
@@ -80,7 +80,7 @@ def _with_argmax(change):
 
 
 def _from_place_zero(x, kernel, stride, h, w):
-    """Return 0 in the place of each position that is the first of its window."""
+    """Replace each position that is the first of its window by 0."""
     _, oh, ow = np.indices(h.shape)
     return np.where((h == oh * stride) & (w == ow * stride), 0, h * x.shape[2] + w)
 
@@ -109,31 +109,32 @@ def _short_windows(x, kernel, stride):
 
 
 _FROM_ZERO = (
-    "Where all pixels of a window are negative you give 0, which is not among them. Start the search from "
-    "the window's first pixel, or from `float32(-math.inf)`; either way the place starts at the window's "
-    "first pixel. Compare with nothing but the window's pixels."
+    "Where all pixels of a window are negative you store 0, which is none of them. Start the search from "
+    "the window's first pixel, or from `float32(-math.inf)`. Either way, start the place at the window's "
+    "first pixel. Compare only the window's pixels."
 )
 
 # By the kind of the wrong result: of the maxima, and of their places.
 _OF_MINUS_INFINITY = {
     "f": (
         "not small enough",
-        "A window of minus infinity alone has another maximum than minus infinity. Start the search from the "
+        "In a window of only minus infinity your maximum is another number. Start the search from the "
         "window's first pixel and its place.",
     ),
     "i": (
         "place of minus infinity",
-        "The maxima are right. In a window of minus infinity alone no pixel is larger than "
-        "`float32(-math.inf)`, and the place stays the number that you began with. Begin with the place of "
-        "the window's first pixel.",
+        "The maxima are right. In a window of only minus infinity no pixel is larger than "
+        "`float32(-math.inf)`, so the place keeps its start value. Start with the place of the window's "
+        "first pixel.",
     ),
 }
 
 
 def place_of_minus_infinity(evidence):
-    """Pool windows of minus infinity alone: no pixel beats it, and the place stays where it began.
+    """Pool windows of only minus infinity: no pixel beats it, and the place keeps its start value.
 
-    That comes last and is no case: a search that begins with place 0 may have another mistake, to be named.
+    This comes last, not as a case: a search that starts with place 0 may have another mistake to report
+    first.
     """
     if evidence.is_stand_in:
         return None
@@ -190,7 +191,7 @@ max_pool_kernel = PoolExercise(
         ),
         "place starts from 0": (
             "The maxima are right. Where the first pixel of a window is the largest, nothing beats it, and "
-            "`argmax` is the 0 that you began with. Begin with that pixel's place.",
+            "`argmax` keeps its start value 0. Start with that pixel's place.",
             _with_argmax(_from_place_zero),
             ("top * x.shape[2] + left", "0"),
         ),

@@ -6,7 +6,7 @@ from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, out
 
 
 def _logits(rng):
-    """Draw rows of logits as they come, some far from 0 or far apart, and some far from other rows."""
+    """Draw rows of usual logits, some far from 0 or far apart, and some far from other rows."""
     for rows, classes, scale, offset in [
         (1, 1, 1, 0),
         (3, 10, 3, 0),
@@ -29,7 +29,7 @@ def softmax(x, shift=None, axis=1):
 
 
 def _sum_carried_on(x):
-    """Divide by a sum over columns that stops where the element stands."""
+    """Divide by a sum over columns that stops at the element's column."""
     exponentials = np.exp(x - x.max(axis=1, keepdims=True))
     return exponentials / exponentials.cumsum(axis=1)
 
@@ -68,12 +68,12 @@ SOFTMAX_MISTAKES = {
         (" - largest", "", 2),
     ),
     "sum not shifted": (
-        "You subtract the maximum above the line, but not in the sum. Subtract it in both.",
+        "You subtract the maximum in the numerator, but not in the sum. Subtract it in both.",
         lambda x: np.exp(x - x.max(axis=1, keepdims=True)) / np.exp(x).sum(axis=1, keepdims=True),
         ("total += math.exp(logits[row, k] - largest)", "total += math.exp(logits[row, k])"),
     ),
     "not shifted above the line": (
-        "You subtract the maximum in the sum, but not above the line. Subtract it in both.",
+        "You subtract the maximum in the sum, but not in the numerator. Subtract it in both.",
         lambda x: np.exp(x) / np.exp(x - x.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True),
         ("math.exp(logits[row, k] - largest) / total", "math.exp(logits[row, k]) / total"),
     ),
@@ -123,7 +123,7 @@ softmax_kernel = KernelExercise(
             [("logits[row, 0]", "logits[0, 0]"), ("largest = max(largest, logits[row, k])", "pass")],
         ),
         "sum in the search": (
-            "You start the sum before you know the maximum: its first terms belong to another `m`. Use one "
+            "You start the sum before you know the maximum, so its first terms use another one. Use one "
             "loop for the maximum, and a second for the sum.",
             _sum_in_the_search(),
             _sum_in_the_search(own=False),
@@ -133,8 +133,7 @@ softmax_kernel = KernelExercise(
             (_SUM, f"    {_ADD}"),
         ),
         "divided by a part of the sum": (
-            "You divide before the sum is complete. The sum needs a loop of its own, before the one that "
-            "writes.",
+            "You divide before the sum is complete. The sum needs its own loop, before the one that writes.",
             _sum_carried_on,
             (
                 "    total += math.exp(logits[row, k] - largest)\nfor k in range(logits.shape[1]):\n",

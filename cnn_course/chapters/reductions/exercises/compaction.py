@@ -1,4 +1,4 @@
-"""What prefix sums are good for, a list without its zeros: an exercise of notebook 12."""
+"""A use of prefix sums, a list without its zeros: an exercise of notebook 12."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ THREADS = 32  # of a block
 
 
 def _sparse(rng):
-    """Draw numbers of which some are 0, negative ones among the others: one element, none 0, few left."""
+    """Draw numbers with zeros and negative ones: one element, no zeros, few left."""
     for n, share in [(1, 1), (50, 0.4), (64, 1), (70, 0.6), (131, 0.1), (200, 0.5)]:
         x = rng.normal(size=n).astype(np.float32)
         x[rng.random(n) >= share] = 0
@@ -25,7 +25,7 @@ def _sparse(rng):
 
 
 def _compacted(x, places, stays=lambda x: x != 0, values=None, where=None, shift=1):
-    """Return what a kernel writes that is right but for one point; what falls outside is not written."""
+    """Return what a kernel with one deviation writes; nothing is written outside of the arrays."""
     chosen = np.flatnonzero(stays(x))
     slots = places[chosen] - shift
     inside = slots < places[-1]
@@ -36,7 +36,7 @@ def _compacted(x, places, stays=lambda x: x != 0, values=None, where=None, shift
 
 
 def _zeros_too(x, places):
-    """Let every number write, one after the other: a zero overwrites the last one that stays."""
+    """Let every number write, one after the other: a zero overwrites the last number kept."""
     out, found = poisoned(places[-1], np.float32), poisoned(places[-1], np.int32)
     for i, place in enumerate(places):
         out[place - 1], found[place - 1] = x[i], i
@@ -44,14 +44,14 @@ def _zeros_too(x, places):
 
 
 def _takes_the_places(attempt):
-    """Demand that a thread finds its place by `places`."""
+    """Demand that a thread reads its place in `places`."""
     case = list(_sparse(np.random.default_rng(0)))[1]
     trace = examine(attempt, case).report.trace
     if not ((trace.array == 1) & (trace.kind == READ)).any():
         raise Wrong(
             "places not used",
-            "The numbers are right, but each thread counts for itself what stays before its number. `places` "
-            "has that: thread `i` reads it there, whatever the size of `x`.",
+            "The numbers are right, but each thread counts the numbers kept before its own. `places` "
+            "already has that count: thread `i` reads it there, whatever the size of `x`.",
         )
 
 
@@ -69,7 +69,7 @@ compact_kernel = KernelExercise(
     ],
     mistakes={
         "one place late": (
-            "Everything is one place too late. At the first number that stays, `{places}` is 1 already.",
+            "Everything is one place too late. At the first number that you keep, `{places}` is already 1.",
             lambda x, places: _compacted(x, places, shift=0),
             ("places[i] - 1", "places[i]", 2),
         ),
@@ -79,12 +79,12 @@ compact_kernel = KernelExercise(
             ("if i < x.size and x[i] != 0:", "if i < x.size:"),
         ),
         "positive ones only": (
-            "Negative numbers are missing. Only zeros are to go.",
+            "Negative numbers are missing. Leave out only zeros.",
             lambda x, places: _compacted(x, places, stays=lambda x: x > 0),
             ("x[i] != 0", "x[i] > 0"),
         ),
         "places instead of indices": (
-            "`where` holds the new places. It is to hold where each number stood in `{x}`.",
+            "`where` holds the new places. It must hold the index of each number in `{x}`.",
             lambda x, places: _compacted(x, places, where=places - 1),
             lambda x, places: _compacted(x, places, where=places),
             ("where[places[i] - 1] = i", "where[places[i] - 1] = places[i] - 1"),
@@ -96,12 +96,12 @@ compact_kernel = KernelExercise(
             ("where[places[i] - 1] = i", "where[places[i] - 1] = i + 1"),
         ),
         "place in the block": (
-            "`where` holds the number of the thread in its block. It is to hold the index in all of `{x}`.",
+            "`where` holds the number of the thread in its block. It must hold the index in all of `{x}`.",
             lambda x, places: _compacted(x, places, where=np.arange(x.size) % THREADS),
             ("where[places[i] - 1] = i", "where[places[i] - 1] = cuda.threadIdx.x"),
         ),
         "fetched instead of sent": (
-            "You read at the place that `{places}` names. Write there: thread `i` sends *its* number.",
+            "You read at the place that `{places}` names. Write there: thread `i` stores *its* number.",
             lambda x, places: (
                 x[places - 1][x != 0][: places[-1]],
                 np.flatnonzero(x).astype(np.int32),

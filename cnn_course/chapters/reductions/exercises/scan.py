@@ -29,7 +29,7 @@ def _in_blocks(x):
 
 
 def _scanned(scan=lambda rows: rows.cumsum(axis=1), total=lambda rows, sums: rows.sum(axis=1)):
-    """Return a function that does what the kernel is to do, in one point not so."""
+    """Return what the kernel should compute, with one deviation."""
 
     def function(x):
         rows = _in_blocks(x)
@@ -41,12 +41,12 @@ def _scanned(scan=lambda rows: rows.cumsum(axis=1), total=lambda rows, sums: row
 
 
 def _shifted(rows, distance):
-    """Return each row moved to the right, zeros coming in."""
+    """Return each row shifted to the right, filled with zeros."""
     return np.pad(rows, ((0, 0), (distance, 0)))[:, :THREADS]
 
 
 def _rounds(*distances):
-    """Return a scan that adds at these distances only."""
+    """Return a scan that adds only at these distances."""
 
     def scan(rows):
         for distance in distances:
@@ -121,8 +121,8 @@ scan_kernel = KernelExercise(
             ("while distance < THREADS:", "while distance < THREADS // 2:"),
         ),
         "first left out": (
-            "The first element of a block is in no sum but its own. In each round thread `distance` is to "
-            "add it: compare `t >= distance`.",
+            "The first element of a block is only in its own sum. In each round thread `distance` must add "
+            "it: compare `t >= distance`.",
             _scanned(_without_the_first, _last),
             ("t >= distance", "t > distance"),
         ),
@@ -133,7 +133,7 @@ scan_kernel = KernelExercise(
             ("while distance < THREADS:", "while distance < x.size:"),
         ),
         "warps not joined": (
-            "Your sums begin anew in each warp: shuffles end at its edge. Add the totals of the warps before "
+            "Your sums restart in each warp: shuffles end at its edge. Add the totals of the warps before "
             "it.",
             _scanned(_in_warps),
             _scanned(_in_warps, _last),

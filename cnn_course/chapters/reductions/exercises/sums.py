@@ -29,7 +29,7 @@ def _in_blocks(x):
 
 
 def _vectors(rng):
-    """Draw numbers around 3: the rounding of a sum near 0 would be large, seen from the sum."""
+    """Draw numbers around 3: relative to a sum near 0, rounding would be large."""
     vectors = [normal(rng, n) + np.float32(3) for n in (100, 128, 129, 300, 500)]
     return [launch(-(-x.size // THREADS), THREADS, x, output(-(-x.size // THREADS))) for x in vectors]
 
@@ -65,8 +65,8 @@ def _adds_in_a_tree(attempt):
     if len(steps) < 3:
         raise Wrong(
             "no tree",
-            "The numbers are right, but they are not added in shared memory, step by step. This exercise is "
-            "about the tree there; shuffles are the next section's.",
+            "The numbers are right, but you do not add them in shared memory, step by step. This exercise "
+            "is about the tree there. The next section is about shuffles.",
         )
     second = changes & (trace.interval == steps[2])
     warps = len(np.unique(trace.thread[second] // WARP))
@@ -139,7 +139,7 @@ block_sums_kernel = KernelExercise(
 
 
 def _rows(rng):
-    """Draw rows shorter and longer than a block; some with negative numbers alone, one far below 0."""
+    """Draw rows shorter and longer than a block; some with only negative numbers, one far below 0."""
     for rows, columns in [(1, 1), (3, 20), (2, 64), (4, 150), (3, 201), (2, 83)]:
         x = normal(rng, (rows, columns))
         if columns in (20, 150, 83):
@@ -171,7 +171,7 @@ def _uses_a_shuffle(attempt):
 
 
 def _shares_the_columns(attempt):
-    """Demand that each column is one thread's, and that neighbours read neighbours."""
+    """Demand that one thread reads each column, and that neighbouring threads read neighbours."""
     threads = 4 * WARP
     case = launch(1, threads, normal(np.random.default_rng(0), (1, 3 * threads + 9)), output(1))
     access = access_map(examine(attempt, case).report.trace)
@@ -196,7 +196,7 @@ def _shares_the_columns(attempt):
 
 
 def _of_lanes(lanes):
-    """Return the maximum that a block finds whose warps look at some of their lanes only."""
+    """Return the maximum of a block whose warps compare only some of their lanes."""
     return lambda x: x[:, np.isin(np.arange(x.shape[1]) % WARP, lanes)].max(axis=1)
 
 
@@ -217,7 +217,7 @@ row_max_kernel = KernelExercise(
         ),
         "first warp only": (
             "Your maximum is that of the first warp's columns. Shuffles end at the warp's edge. Does every "
-            "warp leave its maximum in shared memory, and is there a barrier before a thread reads them?",
+            "warp store its maximum in shared memory, and is there a barrier before a thread reads them?",
             _first_warp,
             ("cuda.syncthreads()", ""),
             ("range(cuda.blockDim.x // 32)", "range(1)"),
@@ -231,7 +231,7 @@ row_max_kernel = KernelExercise(
             ],
         ),
         "exchange missing": (
-            "A warp takes five exchanges, with 16, 8, 4, 2 and 1. One of yours is missing.",
+            "A warp needs five exchanges, with 16, 8, 4, 2 and 1. One of yours is missing.",
             *(_of_lanes([k for k in range(WARP) if not k & left_out]) for left_out in (16, 8, 4, 2, 1)),
             ("lanes = 16", "lanes = 8"),
             ("while lanes > 0:", "while lanes > 1:"),
@@ -242,7 +242,7 @@ row_max_kernel = KernelExercise(
             ("for warp in range(cuda.blockDim.x // 32):", "for warp in range(2):"),
         ),
         "first thread only": (
-            "Your maximum is that of thread 0's own columns: it does not see those of the other threads.",
+            "Your maximum is that of thread 0's own columns: it misses those of the other threads.",
             lambda x: x[:, ::ROW_THREADS].max(axis=1),
             [("lanes = 16", "lanes = 0"), ("range(cuda.blockDim.x // 32)", "range(1)")],
         ),
@@ -256,7 +256,7 @@ row_max_kernel = KernelExercise(
             ],
         ),
         "minimum": (
-            "That is the smallest element of each row.",
+            "You find the smallest element of each row. Find the largest.",
             lambda x: x.min(axis=1),
             [("-math.inf", "math.inf"), ("max(", "min(", 3)],
         ),

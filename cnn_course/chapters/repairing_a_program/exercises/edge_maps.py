@@ -51,8 +51,8 @@ def _returned(attempt, image, weight):
 
 
 def _starts_on_a_large_image(attempt):
-    """Demand a launch of many blocks, and not of blocks with as many threads."""
-    if device.simulated():  # it steps single threads
+    """Demand a launch of many blocks: grid and block must not be exchanged."""
+    if device.simulated():  # it runs single threads, step by step
         return
     image = np.zeros((TILE * 33, TILE * 33), np.float32)
     try:
@@ -60,7 +60,7 @@ def _starts_on_a_large_image(attempt):
     except Exception as error:
         raise Wrong(
             "grid and block exchanged",
-            f"Right for small images. One of {len(image)} x {len(image)} pixels cannot be launched: a block "
+            f"Right for small images. For {len(image)} x {len(image)} pixels the launch fails: a block "
             "would have 33 x 33 threads, and a GPU allows 1024. The grid comes first: `kernel[blocks, "
             "threads]`.",
             f"{errors.text(error)}.",

@@ -12,7 +12,7 @@ from cnn_course.engine.checks.kernels import normal
 
 
 def _holds(softmax, maps, **others):
-    """Return whether the four properties hold; `others` has what is asked instead of some."""
+    """Return whether the four properties hold; `others` replaces some of them."""
     out, shifted = np.asarray(softmax(maps)), np.asarray(softmax(maps + 1))
     holds = {
         "negative": np.all(out >= 0),
@@ -62,7 +62,7 @@ def _softmax_uneven(maps):
 
 
 def _softmax_exchanged(maps):
-    """Give the channels' probabilities in reverse order, but for the pixel of the largest number."""
+    """Give the channels' probabilities in reverse order, except at the pixel of the largest number."""
     probabilities = stable_softmax(maps)
     of_the_largest = (maps == maps.max()).any(axis=0)
     return np.where(of_the_largest, probabilities, probabilities[::-1])
@@ -73,7 +73,7 @@ def _softmax_of_nan(maps):
 
 
 def _softmax_of_twice(maps):
-    """Have all four properties, and be another function."""
+    """Have all four properties, but not be softmax."""
     return stable_softmax(2 * maps)
 
 
@@ -119,7 +119,7 @@ def _largest_may_be_shared(maps, out):
 
 
 def _no_finding(softmax, maps):
-    """Ask whether something is wrong, which NaN never is."""
+    """Test whether something is wrong, which is never true of NaN."""
     out, shifted = np.asarray(softmax(maps)), np.asarray(softmax(maps + 1))
     differences = np.abs(out.sum(axis=0) - 1).ravel(), np.abs(shifted - out).ravel()
     off = (out < 0).any() or (np.concatenate(differences) > 1e-5).any()
@@ -136,26 +136,24 @@ is_softmax = Exercise(
     cases=_tested,
     mistakes={
         "negative passes": (
-            "You let a function pass that has numbers below 0. They sum to 1 all the same: check each "
-            "number.",
+            "You accept a function that has numbers below 0. They still sum to 1: check each number.",
             _instead(negative=_passes),
             ("positive = np.all(out >= 0)", "positive = True"),
             ("np.all(out >= 0)", "np.any(out >= 0)"),
             ("np.all(out >= 0)", "np.all(out) >= 0"),
         ),
         "any sum passes": (
-            "You let a function pass whose numbers do not sum to 1.",
+            "You accept a function whose numbers do not sum to 1.",
             _instead(sum=_passes),
             (_SUMS, "True"),
         ),
         "shift not tried": (
-            "You let `{maps} / {maps}.sum(axis=0)` pass, for numbers above 0. Try `{softmax}({maps} + "
-            "1)` too.",
+            "You accept `{maps} / {maps}.sum(axis=0)` for numbers above 0. Try `{softmax}({maps} + 1)` too.",
             _instead(shift=_passes),
             ("np.allclose(softmax(maps + 1), out, atol=1e-5)", "True"),
         ),
         "order not looked at": (
-            "You let equal shares for all channels pass. The largest number must get the largest share: "
+            "You accept equal shares for all channels. The largest number must get the largest share: "
             "compare `argmax(axis=0)`.",
             _instead(order=_passes),
             _instead(order=_largest_may_be_shared),
@@ -171,19 +169,19 @@ is_softmax = Exercise(
         ),
         "order in the whole image": (
             "`argmax` without an axis finds one place in the whole array, and the largest number need not "
-            "have the largest probability of all pixels. Ask at each pixel: `argmax(axis=0)`.",
+            "have the largest probability of all pixels. Compare at each pixel: `argmax(axis=0)`.",
             _instead(order=lambda maps, out: out.argmax() == maps.argmax()),
             (_ORDER, "out.argmax() == maps.argmax()"),
         ),
         "zero refused": (
-            "You refuse a right softmax that has zeros: `exp(-198)` is 0 in float32. No number may be "
+            "You reject a right softmax that has zeros: `exp(-198)` is 0 in float32. No number may be "
             "*below* 0.",
             _instead(negative=lambda maps, out: np.all(out > 0)),
             ("out >= 0", "out > 0"),
         ),
         "NaN passes": (
-            "You let a function pass that returns NaN. Every comparison with NaN is False, and so no fault "
-            "is found: ask whether the numbers are right, as `np.all(... >= 0)` does, not whether one is "
+            "You accept a function that returns NaN. Every comparison with NaN is False, so you find no "
+            "fault. Test whether the numbers are right, as `np.all(... >= 0)` does, not whether one is "
             "wrong.",
             _no_finding,
             """
@@ -194,7 +192,7 @@ is_softmax = Exercise(
             """,
         ),
         "softmax computed": (
-            "You refuse a softmax of `2 * {maps}`, which has all four properties. Ask for these alone, and "
+            "You reject a softmax of `2 * {maps}`, which has all four properties. Test only these, and "
             "compute no softmax yourself.",
             lambda softmax, maps: np.allclose(softmax(maps), stable_softmax(maps), atol=1e-5),
             """
@@ -203,7 +201,7 @@ is_softmax = Exercise(
             """,
         ),
         "exactly equal": (
-            "You refuse a right softmax: in float32 it sums to 1, and forgets a shift, only up to rounding. "
+            "You reject a right softmax: in float32 it sums to 1, and forgets a shift, only up to rounding. "
             "Use `np.allclose`, not `==`.",
             lambda softmax, maps: (
                 _holds(softmax, maps) and bool((np.asarray(softmax(maps)).sum(axis=0) == 1).all())
@@ -220,8 +218,8 @@ is_softmax = Exercise(
             ("out.sum(axis=0)", "out.sum(axis=(1, 2))"),
         ),
         "sum of everything": (
-            "You let a function pass whose sums are 1 on average, more at some pixels and less at others. "
-            "The sum must be 1 at each pixel: compare all of `sum(axis=0)` with 1.",
+            "You accept a function whose sums are 1 on average, more at some pixels and less at others. The "
+            "sum must be 1 at each pixel: compare all of `sum(axis=0)` with 1.",
             _instead(sum=lambda maps, out: abs(out.sum(axis=0).mean() - 1) < 1e-5),
             ("out.sum(axis=0), 1, atol", "out.sum(), maps[0].size, atol"),
             ("out.sum(axis=0), 1, atol", "out.sum(axis=0).mean(), 1, atol"),

@@ -1,7 +1,7 @@
 """`pool_maps_kernel`: the pooling that takes no maximum.
 
-The broken kernel stands here as well as in its stub: while the learner's is the same code, it counts as not
-solved yet.
+The broken kernel is here as well as in its stub: a learner's kernel with the same code counts as not solved
+yet.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ def _pool(maps):
 
 
 def _overlapping(maps):
-    """Take windows that are a step apart, and not two."""
+    """Take windows that are one step apart, not two."""
     height, width = maps.shape[1] // 2, maps.shape[2] // 2
     moved = [maps[:, i : i + height, j : j + width] for i in (0, 1) for j in (0, 1)]
     return np.max(moved, axis=0)
@@ -90,7 +90,7 @@ pool_maps_kernel = KernelExercise(
             ("max(", "min(", 3),
         ),
         "largest of the channels before": (
-            "Your search goes on from one map to the next. Begin it anew for each: inside the loop over the "
+            "Your search goes on from one map to the next. Restart it for each, inside the loop over the "
             "channels.",
             lambda maps: np.maximum.accumulate(_pool(maps), axis=0),
             [

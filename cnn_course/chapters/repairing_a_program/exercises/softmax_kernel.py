@@ -1,7 +1,7 @@
 """`softmax_kernel`: the softmax that does not sum to 1.
 
-The broken kernel stands here as well as in its stub: while the learner's is the same code, it counts as not
-solved yet.
+The broken kernel is here as well as in its stub: a learner's kernel with the same code counts as not solved
+yet.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ def _broken_softmax_kernel(maps, out):
 
 
 def shifted_powers(maps, axis=0):
-    """Return the exponentials of numbers less their largest."""
+    """Return the exponentials of numbers minus their largest."""
     return np.exp(maps - maps.max(axis=axis, keepdims=True))
 
 
@@ -31,7 +31,7 @@ def stable_softmax(maps, axis=0):
 
 
 def _softmax_shifted_by(maps, channels, least=-np.inf):
-    """Compute in float32, with the largest of some channels taken away, or `least` if that is larger."""
+    """Compute in float32; subtract the largest of some channels, or `least` if that is larger."""
     with np.errstate(over="ignore", invalid="ignore"):
         powers = np.exp(maps - np.maximum(channels.max(axis=0), np.float32(least)))
         return powers / powers.sum(axis=0)

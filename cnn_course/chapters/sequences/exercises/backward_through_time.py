@@ -20,7 +20,7 @@ def _backward_through_time(grad_h_n, weight_hh, cells, gates):
 
 
 def _loop(forwards=False, hidden="passed", cell="passed", before="before", unseen=()):
-    """Return a function for the way back through time, with parts that may be wrong."""
+    """Return a backward pass through time, with parts that may be wrong."""
 
     def function(grad_h_n, weight_hh, cells, gates):
         grad_gates, steps = np.empty_like(gates), gates.shape[1]
@@ -54,7 +54,7 @@ def _without_the_last(grad_h_n, weight_hh, cells, gates):
 
 
 def _cells_before(change):
-    """Return a function that goes back through time with something exchanged in each round."""
+    """Return a backward pass through time that changes the arguments of each step by `change`."""
 
     def function(grad_h_n, weight_hh, cells, gates):
         grad_gates, zeros = np.empty_like(gates), np.zeros_like(grad_h_n)
@@ -123,8 +123,8 @@ backward_through_time = Exercise(
             [("np.empty_like", "np.zeros_like"), (_LOOP, "reversed(range(gates.shape[1] - 1))")],
         ),
         "steps reversed": (
-            "Right, but in the order in which you computed them, the last step first. The result has the "
-            "first step first.",
+            "Right, but in the order in which you computed them, with the last step first. Return the first "
+            "step first.",
             lambda *given: _backward_through_time(*given)[:, ::-1],
             ("return grad_gates", "return grad_gates[:, ::-1]"),
         ),

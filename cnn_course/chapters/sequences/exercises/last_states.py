@@ -1,4 +1,4 @@
-"""`last_states`: sequences that have the time first."""
+"""`last_states`: sequences with time as the first axis."""
 
 from cnn_course.engine.checks.exercise import Exercise
 from cnn_numba.beyond.recurrent import reference

@@ -38,7 +38,7 @@ def _cell_back(
     output=True,
     shown=True,
 ):
-    """Return a function for the backward pass of a cell, with parts that may be wrong."""
+    """Return a backward pass of a cell, with parts that may be wrong."""
 
     def function(gates, c, cell, grad_h, grad_cell):
         i, f, g, o = parts_of(gates)
@@ -64,7 +64,7 @@ def _only_later(gates, c, cell, grad_h, grad_cell):
 
 
 def _with_gates(change):
-    """Return a function for the backward pass of a cell whose gates are taken otherwise."""
+    """Return a backward pass of a cell that reads its gates as `change` returns them."""
 
     def function(gates, c, cell, grad_h, grad_cell):
         changed = np.concatenate(change(*parts_of(gates)), axis=1)
@@ -74,7 +74,7 @@ def _with_gates(change):
 
 
 def _stored_in(order):
-    """Return a function for the backward pass of a cell that stores its gradients in another order."""
+    """Return a backward pass of a cell that stores its gradients in another order."""
 
     def function(gates, c, cell, grad_h, grad_cell):
         grad_sums, grad_c = lstm_cell_backward(gates, c, cell, grad_h, grad_cell)
@@ -156,7 +156,7 @@ lstm_cell_backward_kernel = KernelExercise(
         ),
         "nothing from the step after": (
             "You use only the gradient from this step's hidden state. The next step has read the cell too: "
-            "begin with `{grad_cell}`. On this path, gradients get far.",
+            "begin with `{grad_cell}`. On this path, gradients reach far back.",
             _cell_back(later=False),
             ("grad_cell[n, j] + ", ""),
         ),
@@ -182,15 +182,15 @@ lstm_cell_backward_kernel = KernelExercise(
             ("grad_c[n, j] = dc * f", "grad_c[n, j] = dc"),
         ),
         "gates taken in another order": (
-            "You take the gates in another order: they stand as i, f, g, o.",
+            "You read the gates in another order. They are i, f, g, o.",
             _with_gates(lambda i, f, g, o: (i, f, o, g)),
             _with_gates(lambda i, f, g, o: (f, i, g, o)),
             _with_gates(lambda i, f, g, o: (i, g, f, o)),
             ("g, o = gates", "o, g = gates"),
         ),
         "gates side by side": (
-            "You take the four gates of a unit from neighbouring places, `4 * j + k`. The groups stand one "
-            "behind the other: `j`, `j + hidden`, `j + 2 * hidden`, `j + 3 * hidden`.",
+            "You take the four gates of a unit from neighbouring places, `4 * j + k`. The groups follow "
+            "each other: `j`, `j + hidden`, `j + 2 * hidden`, `j + 3 * hidden`.",
             _side_by_side,
             _side_by_side_both,
             [
@@ -202,7 +202,7 @@ lstm_cell_backward_kernel = KernelExercise(
             ],
         ),
         "gradients stored in another order": (
-            "The gradients are right, and stored in another order: `{gates}` has i, f, g, o.",
+            "The gradients are right, but stored in another order: `{gates}` has i, f, g, o.",
             _stored_in((0, 2, 1, 3)),
             _stored_in((0, 1, 3, 2)),
             _stored_in((1, 0, 2, 3)),
@@ -212,7 +212,7 @@ lstm_cell_backward_kernel = KernelExercise(
             ],
         ),
         "gates squashed again": (
-            "`{gates}` holds what came *out of* sigmoid and tanh: use them as they are.",
+            "`{gates}` holds the *outputs* of sigmoid and tanh: use them as they are.",
             _with_gates(lambda i, f, g, o: (sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o))),
             _with_gates(lambda i, f, g, o: (sigmoid(i), sigmoid(f), g, sigmoid(o))),
             _with_gates(lambda i, f, g, o: (sigmoid(i), sigmoid(f), g, o)),

@@ -23,7 +23,7 @@ def parts_of(gates):
 
 
 def _before_a_cell(rng):
-    """Draw sums and cells; at last sums so large that the exponentials of a tanh would overflow."""
+    """Draw sums and cells; in the last case, sums so large that the exponentials of a tanh would overflow."""
     for spread, (samples, hidden, grid) in [*((1.5, size) for size in sizes()), (99, [*sizes()][-1])]:
         sums, c = np.float32(spread) * normal(rng, (samples, 4 * hidden)), normal(rng, (samples, hidden))
         outputs = output((samples, 4 * hidden)), output((samples, hidden)), output((samples, hidden))
@@ -44,7 +44,7 @@ def _with_gates(gates, c):
 
 
 def _cell(change):
-    """Return a mistake's function: the right gates, and cell and hidden state by a function of both."""
+    """Return a mistake's function: the right gates, and cell and hidden state by `change`."""
 
     def function(sums, c):
         gates = lstm_cell(sums, c)[0]
@@ -133,8 +133,8 @@ lstm_cell_kernel = KernelExercise(
             ],
         ),
         "gates side by side": (
-            "You take the four sums of a unit from neighbouring places, `4 * j + k`. The groups stand one "
-            "behind the other: `j`, `j + hidden`, `j + 2 * hidden`, `j + 3 * hidden`.",
+            "You take the four sums of a unit from neighbouring places, `4 * j + k`. The groups follow each "
+            "other: `j`, `j + hidden`, `j + 2 * hidden`, `j + 3 * hidden`.",
             _side_by_side,
             [
                 ("sums[n, j]", "sums[n, 4 * j]"),
@@ -195,7 +195,7 @@ lstm_cell_kernel = KernelExercise(
             ("o * math.tanh(new)", "math.tanh(o * new)"),
         ),
         "old cell forgotten": (
-            "The new cell has nothing of the old one. Add `f * {c}`: it is all the memory that the cell has.",
+            "The new cell ignores the old one. Add `f * {c}`: it is the only memory of the cell.",
             _cell(lambda i, f, g, o, c: (i * g, o * np.tanh(i * g))),
             ("f * c[n, j] + i * g", "i * g"),
         ),

@@ -13,7 +13,7 @@ from gpuless.access import READ, WRITE
 
 
 class _BarrierExercise(TileExercise):
-    """An exercise about a loop that fills and uses a tile; its verdict names the barrier that is missing."""
+    """An exercise about a loop that fills and uses a tile; its verdict names the missing barrier."""
 
     def _unsolved(self, message):
         return super()._unsolved(
@@ -28,9 +28,9 @@ class _BarrierExercise(TileExercise):
 
 
 def _which_barrier(attempt, trials):
-    """Return a finding that is more telling than a missing barrier, None if there is none."""
+    """Return a more specific finding than a missing barrier, None if there is none."""
     names = names_in(code_of(attempt))
-    # Of the launches, one with several channels, or the second barrier could not be missed.
+    # A launch with several channels: with one, the second barrier is not needed.
     trace = max((trial.report.trace for trial in trials), key=lambda trace: int(trace.interval.max()))
     if not trace.interval.any():
         if "syncthreads" in names:

@@ -40,13 +40,13 @@ def _with_garbage_outside(signal, weights):
 
 
 def _by_blocks_of_the_first(signal, weights):
-    """Smooth like a kernel of which every block loads the samples of the first one."""
+    """Smooth like a kernel whose blocks all load the samples of the first one."""
     span = np.pad(signal, (len(weights) // 2, BLOCK + len(weights)))[: BLOCK + len(weights) - 1]
     return np.resize(_windows(weights, span), len(signal))
 
 
 def _with_one_halo_per_thread(signal, weights):
-    """Smooth like a kernel with one sample of either halo per thread: in a wider one all is garbage."""
+    """Smooth like a kernel that loads one sample of each halo per thread: a wider halo gives garbage."""
     return np.where(len(weights) // 2 > BLOCK, np.nan, _smoothed(signal, weights))
 
 
@@ -73,7 +73,7 @@ def _smoothed_in_blocks(signal, weights, left=RADIUS, right=RADIUS, unknown=0):
 
 
 def _loads_each_sample_once(attempt):
-    """Demand that a block reads no sample of the signal twice: the tile is there to be read instead."""
+    """Demand that a block reads no sample of the signal twice: it has the tile to read."""
     size = 3 * BLOCK - 5
     rng = np.random.default_rng(0)
     case = launch(3, BLOCK, normal(rng, size), normal(rng, 2 * RADIUS + 1), output(size))
@@ -89,11 +89,11 @@ def _loads_each_sample_once(attempt):
 
 
 def _short_halo(**sides):
-    """Return what comes of a halo that is short, with zeros and with garbage in the rest."""
+    """Return the results of a halo that is too short, with zeros and with garbage in the rest."""
     return [partial(_smoothed_in_blocks, unknown=unknown, **sides) for unknown in (0, np.nan)]
 
 
-# What loads the tile, in the solution.
+# The lines of the solution that load the tile.
 LOAD = (
     "for k in range(t, SPAN, BLOCK):\n"
     "    inside = 0 <= start + k < signal.size\n"
@@ -206,7 +206,7 @@ def _any_case(rng, size, taps, threads=BLOCK):
 
 
 def _with_radius(signal, weights, radius=RADIUS):
-    """Smooth with a halo for a fixed number of weights: the window begins so far before its element."""
+    """Smooth with a halo for a fixed number of weights: the window begins `radius` before its element."""
     before, taps = np.pad(signal, (radius, len(weights))), len(weights)
     return _windows(weights, before[: len(signal) + taps - 1])
 

@@ -133,7 +133,7 @@ def _loads_of_a_thread(trial):
 
 
 class _LoadingExercise(TileExercise):
-    """An exercise about loading: a thread that loads a single pixel is named before the garbage."""
+    """An exercise about loading: threads that load a single pixel are reported before the garbage."""
 
     judges = (_one_pixel_per_thread, *TileExercise.judges)
 
@@ -252,8 +252,8 @@ def _reads_without_conflicts(attempt):
     if widths:
         raise Wrong(
             "other rows",
-            f"The numbers are right, but the rows of your patch have {min(widths)} elements. They are to "
-            "keep their `WIDE`: only change where in its row an element is.",
+            f"The numbers are right, but the rows of your patch have {min(widths)} elements. Keep them at "
+            "`WIDE`: change only where in its row an element is.",
         )
     patch = (traffic for traffic in access.arrays if (traffic.space, traffic.access) == ("shared", "read"))
     degree = max((traffic.degree for traffic in patch), default=None)
@@ -261,7 +261,7 @@ def _reads_without_conflicts(attempt):
         raise Wrong(
             "patch not read",
             "The numbers are right, but no thread reads the patch: all pixels come from global memory. Load "
-            "the patch once a block, and read the pixels from it.",
+            "the patch once per block, and read the pixels from it.",
         )
     if degree > 1:
         raise Wrong(
@@ -284,7 +284,7 @@ def _in_two_places(store, read):
 
 
 def _apart(half):
-    """Return where a column is if even ones come first and odd ones begin at `half`."""
+    """Return the place of a column if even ones come first and odd ones begin at `half`."""
     return lambda column: column % 2 * half + column // 2
 
 

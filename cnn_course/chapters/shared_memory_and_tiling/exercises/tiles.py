@@ -1,4 +1,4 @@
-"""What the exercises of notebook 11 share: sizes, and what is asked of every tile."""
+"""What the exercises of notebook 11 share: sizes, and what is checked for every tile."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def outside_the_tile(evidence):
 
 
 class TileExercise(KernelExercise):
-    """An exercise with shared memory: a tile that is too small is named before what comes of it."""
+    """An exercise with shared memory: a tile that is too small is reported before its consequences."""
 
     judges = (outside_the_tile, *KernelExercise.judges)
 

@@ -1,4 +1,4 @@
-"""An intrinsic, written whole: a number rounded to tf32 by the instruction for it."""
+"""A complete intrinsic: it rounds a number to tf32 by the instruction for that."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ BLOCK = 32
 
 
 def _parts(attempt):
-    """Return the signature and the code of an intrinsic, or say what is wrong with them."""
+    """Return the signature and the code of an intrinsic; raise `Wrong` if they are wrong."""
     made = generator_of(attempt)(None, types.float32)
     if not isinstance(made, tuple) or len(made) != 2 or not callable(made[1]):
         raise Wrong("no pair", "Return two things below `@intrinsic`: the signature, and the code.")
@@ -29,7 +29,7 @@ def _parts(attempt):
 
 
 def _written(code, signature):
-    """Return the value that the code returns; None if it takes a whole compiler to know."""
+    """Return the value that the code returns; None if only a whole compiler would know."""
     try:
         value = written(code, signature)
     except AttributeError:
@@ -38,14 +38,14 @@ def _written(code, signature):
         raise Wrong(
             "returns None", "Your code returns None. Return the value that the builder gives you last."
         )
-    # Nothing but the compiler of a GPU would notice.
+    # Only the compiler of a GPU would notice.
     constraint = re.search(r'"cvt\.rna\.tf32\.f32 [^"]*", "([^"]*)"', str(value.function))
     if constraint and device.simulated() and constraint[1][:1] != "=":
         raise Wrong("raises", _REFUSED)
     if constraint and constraint[1].startswith("=f"):
         raise Wrong(
             "register of another type",
-            "The constraint `=f` puts the result into a float32 register, and the instruction leaves it in "
+            "The constraint `=f` puts the result into a float32 register, but the instruction leaves it in "
             "an integer register, `=r`. The emulated GPU would take this; the compiler of a GPU refuses it.",
         )
     return value
@@ -58,12 +58,12 @@ def _applied(attempt, x):
     if value is not None and isinstance(value.type, ir.IntType):
         raise Wrong(
             "bits returned",
-            "Your code returns an integer, and the signature promises a float32. The bits are right: let "
-            "them be taken as a float.",
+            "Your code returns an integer, but the signature promises a float32. The bits are right: "
+            "reinterpret them as a float.",
         )
     if value is not None and value.type != ir.FloatType():
         message = (
-            f"Your code returns a `{value.type}`, and the signature promises a float32: `ir.FloatType()`."
+            f"Your code returns a `{value.type}`, but the signature promises a float32: `ir.FloatType()`."
         )
         raise Wrong("another type returned", message)
     if device.simulated():
@@ -95,7 +95,7 @@ def _applying(attempt):
 
 
 def _read(value, x):
-    """Return what the PTX would do, as far as it can be read: no simulator runs it."""
+    """Return what the PTX would compute, for known instructions: the simulator runs no PTX."""
     line = re.search(r'asm .*?"(\S+) [^"]*;', str(value.function)) if value is not None else None
     if line is None or line[1] not in _READ:
         raise NotImplementedError("the simulator runs no PTX, and does not know yours")
@@ -128,7 +128,7 @@ _READ = {
 
 @dataclass(frozen=True, repr=False)
 class IntrinsicExercise(Exercise):
-    """An exercise whose attempt is an intrinsic: the function below it is what is read and kept."""
+    """An exercise whose attempt is an intrinsic: the function below the decorator is read and kept."""
 
     def __call__(self, attempt):
         """Check an intrinsic as any attempt."""
@@ -153,7 +153,7 @@ class IntrinsicExercise(Exercise):
 
 
 class _Callable:
-    """An intrinsic that counts as callable, which Numba's are in kernels alone."""
+    """An intrinsic that counts as callable, which Numba's are only in kernels."""
 
     def __init__(self, attempt):
         self.attempt, self.py_func, self._defn = attempt, attempt.py_func, attempt._defn
@@ -180,8 +180,8 @@ nearest_tf32 = IntrinsicExercise(
             ("cvt.rna.tf32.f32", "mov.b32"),
         ),
         "converted": (
-            "You convert the bits, as if they were an integer, into a float of that value. The same bits "
-            "must be taken as a float.",
+            "You convert the bits, as if they were an integer, into a float of that value. Reinterpret the "
+            "same bits as a float.",
             _as_number,
             ("builder.bitcast(", "builder.uitofp("),
         ),
@@ -192,7 +192,7 @@ nearest_tf32 = IntrinsicExercise(
             ("cvt.rna.tf32.f32", "cvt.rz.tf32.f32"),
         ),
         "from the middle to even": (
-            "You round from the middle to the even neighbour. Here it goes away from zero: `cvt.rna`.",
+            "You round ties to even. Here ties go away from zero: `cvt.rna`.",
             _to_even,
             ("cvt.rna.tf32.f32", "cvt.rn.tf32.f32"),
         ),

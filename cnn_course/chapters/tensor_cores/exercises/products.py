@@ -45,7 +45,7 @@ held_by = Exercise(
             ("row % 8", "row"),
         ),
         "two registers": (
-            "You use two registers only. A lane has four elements, each in a register of its own.",
+            "You use two registers only. A lane has four elements, each in its own register.",
             lambda row, k: (4 * (row % 8) + k % 4, row // 8),
             lambda row, k: (4 * (row % 8) + k % 4, k // 4),
             lambda row, k: (4 * (row % 8) + k % 4, row // 8 + k // 4),
@@ -64,7 +64,7 @@ held_by = Exercise(
             ("row % 8", "row % 4"),
         ),
         "eight lanes on": (
-            "You go on by eight lanes from row to row. Only four lanes hold a row, twice each.",
+            "Your lane numbers grow by eight from row to row. Only four lanes hold a row, twice each.",
             lambda row, k: (8 * (row % 8) + k % 4, row // 8 + 2 * (k // 4)),
             lambda row, k: (8 * (row % 8) + k, row // 8 + 2 * (k // 4)),
             ("4 * (row % 8)", "8 * (row % 8)"),
@@ -110,7 +110,7 @@ def _tf32(array):
 
 
 def _cut(array):
-    """Return the numbers without the bits that a Tensor Core does not look at."""
+    """Return the numbers without the bits that a Tensor Core ignores."""
     return (np.float32(array).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32).astype(float)
 
 
@@ -153,7 +153,7 @@ def _sums_exchanged(piece):
 
 
 def _summed_again(a, b):
-    """Add to the sums what comes back, the sums in it."""
+    """Add the result to the sums, although it already contains them."""
     sums = 0
     for k in range(0, a.shape[1], 8):
         sums = 2 * sums + _product(a[:, k : k + 8], b[k : k + 8])
@@ -230,13 +230,13 @@ warp_product_kernel = KernelExercise(
             ],
         ),
         "sums dropped": (
-            "Your sums stay zero. `multiply_tf32` returns the new sums, and leaves those that it is given: "
-            "`sums = multiply_tf32(left, right, sums)`.",
+            "Your sums stay zero. `multiply_tf32` returns the new sums, and does not change those that you "
+            "pass: `sums = multiply_tf32(left, right, sums)`.",
             lambda a, b: np.zeros((a.shape[0], b.shape[1])),
             ("sums = multiply_tf32(", "multiply_tf32("),
         ),
         "sums added twice": (
-            "`multiply_tf32` adds the sums that you give it already, and you add what it returns to them.",
+            "`multiply_tf32` already adds the sums that you pass, and you add its result to them again.",
             _summed_again,
             [
                 ("sums = multiply_tf32(", "new = multiply_tf32("),
@@ -336,12 +336,12 @@ split_tf32 = Exercise(
             ),
         ),
         "rest of the first": (
-            "Your second number is always 0. The rest is what the first leaves of `{x}`: `{x} - ...`.",
+            "Your second number is always 0. The rest is what the first leaves over of `{x}`: `{x} - ...`.",
             lambda x: (rounded(x, "tf32"), np.zeros_like(x)),
             ("x - near", "near - near"),
         ),
         "rest in another format": (
-            "The rest is rounded to another format. Both numbers are to be `tf32`.",
+            "The rest is rounded to another format. Both numbers must be `tf32`.",
             lambda x: (rounded(x, "tf32"), rounded(x - rounded(x, "tf32"), "bfloat16")),
             lambda x: (rounded(x, "tf32"), rounded(x - rounded(x, "tf32"), "float16")),
             (_REST, 'rounded(x - near, "bfloat16")'),

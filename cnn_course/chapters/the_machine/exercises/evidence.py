@@ -1,4 +1,4 @@
-"""A launch and a roofline by what `gpuless.profile` models: exercises of notebook 10."""
+"""A launch and a roofline with the model of `gpuless.profile`: exercises of notebook 10."""
 
 from functools import cache, partial
 
@@ -65,7 +65,7 @@ def _covered(attempt, height, width):
             raise Wrong("axes exchanged", text, seen)
         if grid == (width // block[0], height // block[1]):
             raise Wrong("rounded down", "Some outputs have no thread. Round the number of blocks up.", seen)
-        reaches = f"Your threads reach {across} columns and {down} rows, and not all outputs have one."
+        reaches = f"Your threads reach {across} columns and {down} rows, so some outputs have no thread."
         raise Wrong("not covered", reaches, seen)
     elif grid[0] > needed(width, block[0]) or grid[1] > needed(height, block[1]):
         if block == (needed(width, grid[0]), needed(height, grid[1])):
@@ -80,7 +80,7 @@ def _threads(count):
 
 
 def _reason(grid, block, height, width):
-    """Return what makes a launch slow, by name and in words; two empty texts if nothing is seen."""
+    """Return why a launch is slow, as a name and a sentence; two empty texts if there is no reason."""
     threads, blocks = block[0] * block[1], grid[0] * grid[1]
     if threads < _WARP:
         return "part of a warp", f"Your blocks have {_threads(threads)}, which leaves lanes of a warp empty."
@@ -153,7 +153,7 @@ choose_launch = Exercise(
 
 
 def _kernels(rng):
-    """Draw kernels on both sides of the bend, beside GPUs of which one is a T4."""
+    """Draw kernels on both sides of the bend, on GPUs such as a T4."""
     yield 64e6, 4e6, 100.0, 8100.0, 320.0  # 16 a byte, 5120 GFLOP/s, an eighth of it
     yield 285e6, 1.4e6, 1236.0, 8100.0, 320.0
     for intensity in (0.1, 2.0, 9.0, 40.0, 300.0):
@@ -199,19 +199,19 @@ under_the_roof = Exercise(
             ("min(peak, intensity * bandwidth)", "peak"),
         ),
         "memory only": (
-            "Your roof rises for ever. To the right of the bend, arithmetic is the lower limit.",
+            "Your roof rises forever. To the right of the bend, arithmetic is the lower limit.",
             _at_the_roof(lambda peak, memory: memory),
             ("min(peak, intensity * bandwidth)", "intensity * bandwidth"),
         ),
         "millions": (
-            "The part that you return is 1000 times too large: operations in a microsecond are millions in a "
-            "second, and the roof is in thousands of millions.",
+            "The part that you return is 1000 times too large: operations per microsecond are millions per "
+            "second, and the roof is in GFLOP/s.",
             partial(placed, scale=1.0),
             (" / 1000", ""),
         ),
         "thousand too much": (
             "The part that you return has the wrong power of ten. Convert microseconds to seconds, and "
-            "operations to thousands of millions.",
+            "operations to units of 1e9.",
             partial(placed, scale=1e-3),
             partial(placed, scale=1e6),
             partial(placed, scale=1e9),

@@ -28,9 +28,9 @@ def _bias_relu(x, bias):
     return np.maximum(x + bias[:, None, None], 0)
 
 
-# Sectors a request, and the part of their bytes that is asked for. 32 neighbouring float32 numbers lie in 4
-# sectors, or in 5 if they begin within one; of the last ones, in a warp of which few threads are needed, less
-# than half may be asked for. One lane alone moves a whole sector for its 4 bytes.
+# Limits of sectors per request, and of the requested part of their bytes. 32 neighbouring float32 numbers lie
+# in 4 sectors, or in 5 if they begin within one. A last warp with few threads may request less than half of
+# its sectors. One lane alone moves a whole sector for its 4 bytes.
 _COALESCED, _ASKED_FOR = 5, 0.5
 
 
@@ -102,7 +102,7 @@ def _step(threads, elements):
 
 
 def _epilogue(shape):
-    """Return what makes a launch of a thread for each number, of whole warps."""
+    """Return a function that makes a launch with one thread per number, in whole warps."""
     grid = int(np.prod(shape)) // WARP
     return lambda rng: launch(grid, WARP, normal(rng, shape), normal(rng, shape[1]), output(shape))
 
@@ -114,7 +114,7 @@ bias_relu_kernel = KernelExercise(
     large=lambda rng: [launch(1100, 64, normal(rng, (7, 8, 25, 50)), normal(rng, 8), output((7, 8, 25, 50)))],
     float32=True,
     once=True,
-    # Planes of whole sectors cost the same in any order: it shows where a plane ends within a sector. Of few
+    # Planes of whole sectors cost the same in any order; planes that end within a sector do not. With few
     # images, a warp may fill a sector of each: five do not divide it.
     properties=tuple(
         _stays_coalesced(_epilogue(shape), ("image by image", "channel by channel", "row by row"))

@@ -1,4 +1,4 @@
-"""Warps that hide latency, and warps that keep no step: exercises of notebook 10."""
+"""Warps that hide latency, and warps that are not in lockstep: exercises of notebook 10."""
 
 from functools import partial
 from math import ceil, floor
@@ -17,19 +17,19 @@ LANES = 32
 
 
 def _warps(latency, bandwidth, clock, sms, bytes_per_thread, lanes=LANES, rounded=ceil):
-    """Apply Little's law to each multiprocessor; every keyword is a way to go wrong."""
+    """Apply Little's law to each multiprocessor; each keyword can make it wrong."""
     return rounded(latency / clock * bandwidth / sms / (lanes * bytes_per_thread))
 
 
-# A whole number of warps, and nothing over.
+# Machines that need an exactly whole number of warps.
 _WHOLE = [(400, 320.0, 1.0, 40, 4), *((64 * n, 320.0, 1.0, 40, 4) for n in (1, 3, 5, 7, 9, 11))]
 
 
 def _counted(attempt, *machine):
-    """Call the attempt, and forgive what rounding adds to a whole number of warps.
+    """Call the attempt, and tolerate what rounding errors add to a whole number of warps.
 
-    In another order of the operations that is lifted above the next one, though not in every case;
-    ``int(q) + 1`` is.
+    With another order of operations `ceil` may give one more, though not in every case; ``int(q) + 1`` always
+    does.
     """
     warps, right = attempt(*machine), _warps(*machine)
     if machine in _WHOLE and warps == right + 1 and any(attempt(*one) == _warps(*one) for one in _WHOLE):
@@ -100,8 +100,8 @@ warps_needed = Exercise(
             [(f" / {_WARP}", ""), (" / sms", "")],
         ),
         "always as many bytes": (
-            "Your result does not depend on `{bytes_per_thread}`. A thread that loads more needs fewer "
-            "warps beside it.",
+            "Your result does not depend on `{bytes_per_thread}`. If each thread loads more bytes, fewer "
+            "warps are enough.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 4),
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 1),
             (_WARP, "128"),
@@ -126,12 +126,12 @@ warps_needed = Exercise(
             ("* bandwidth", "* bandwidth * 1e9"),
         ),
         "bandwidth left out": (
-            "`{bandwidth}` is missing. The more bytes memory delivers, the more must be under way.",
+            "`{bandwidth}` is missing. The more bytes memory delivers, the more must be in flight.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, 1, clock, sms, size),
             (" * bandwidth", ""),
         ),
         "latency left out": (
-            "`{latency}` is missing. The longer a load takes, the more loads must be under way.",
+            "`{latency}` is missing. The longer a load takes, the more loads must be in flight.",
             lambda latency, bandwidth, clock, sms, size: _warps(1, bandwidth, clock, sms, size),
             ("latency / clock", "1 / clock"),
         ),
@@ -157,7 +157,7 @@ def _in_lockstep_kernel(x, out):
 
 
 def _elements(rng):
-    """Draw elements for whole blocks; the last launches leave sums that no warp writes as they were."""
+    """Draw elements for whole blocks; in the last launch no warp writes the last sum."""
     return [
         launch(blocks, block, normal(rng, blocks * block), inout(normal(rng, sums)))
         for blocks, block, sums in [(1, 32, 1), (1, 64, 2), (2, 32, 2), (3, 64, 6), (2, 64, 5)]
@@ -170,18 +170,18 @@ def _sums(x, out, first=0, last=32, stride=1, scale=1.0):
 
 
 def _keeps_its_lanes(attempt):
-    """Demand that no lane returns before its warp has met for the last time."""
+    """Demand that no lane returns before the last barrier of its warp."""
     case = launch(1, THREADS, normal(np.random.default_rng(0), THREADS), inout(np.zeros(2, np.float32)))
     if any("names lanes that have finished" in note for note in examine(attempt, case).report.notes):
         raise Wrong(
             "lanes that return",
-            "The numbers are right. But some threads `return` before `cuda.syncwarp()`, and nothing orders "
-            "what they have written: let all 32 threads of a warp reach it, also those that add nothing.",
+            "The numbers are right. But some threads `return` before `cuda.syncwarp()`, so nothing orders "
+            "their writes. Let all 32 threads of a warp reach it, even those that add nothing.",
         )
 
 
 def _waits_for_its_warp(attempt):
-    """Demand `syncwarp`; the wider barrier is right as well, and not what the exercise is about."""
+    """Demand `syncwarp`; a barrier of the block is right too, but the exercise is about the warp's."""
     if {"syncthreads", "syncwarp"} & names_in(code_of(attempt)) == {"syncthreads"}:
         raise Wrong(
             "waits for the block",
