@@ -22,8 +22,8 @@ Checkpoint = Annotated[Path, option("The trained network, as train wrote it.")]
 # of `find_digit`, 0.3% are wrong but called sure, and 2.8% correct but called not sure; with 0.5 it would be
 # 0.8% and 1.6%, with 0.95 0.2% and 3.6%.
 _SURE = 0.9
-# Label smoothing makes a network less sure: after `train --fast` it is 0.3% and 4.3% with this limit; with
-# 0.9 as much as 39% would be correct but called not sure.
+# Label smoothing makes a network less sure: after `train --fast` it is 0.2% and 4.3% with this limit; with
+# 0.9 as much as 41% would be correct but called not sure.
 _SURE_SMOOTHED = 0.6
 
 

@@ -15,6 +15,7 @@ from benchmarks.rungs.matmul import matmul_vectorised
 from cnn_numba import device
 from cnn_numba.device import SELECTION
 from cnn_numba.ops.conv import gpu as conv_gpu
+from cnn_numba.train.recipes import FAST
 from gpuless.profile.launches import reports_within
 from gpuless.profile.schedule import Event
 from gpuless.profile.timeline import Timeline
@@ -143,10 +144,14 @@ def test_large_products_and_convolutions_come_near_the_bound():
 
 def test_the_guide_says_what_the_record_says():
     text = " ".join((ROOT / "docs" / "gpuless.md").read_text(encoding="utf-8").split())
-    (result,) = record("epoch")["results"]
+    results = {each["batch_size"]: each["gpus"] for each in record("epoch")["results"]}
     said = r"of `mnist_cnn`, batch (\d+), takes (\d+) us on a T4, (\d+) on an A100 and (\d+) on an H100"
     batch, *times = map(int, re.search(said, text).groups())
-    assert batch == result["batch_size"]
-    assert times == [round(result["gpus"][gpu]["graph"]["microseconds"]) for gpu in GPUS]
+    assert times == [round(results[batch][gpu]["graph"]["microseconds"]) for gpu in GPUS]
     (time,) = map(int, re.search(r"kernel by kernel it takes (\d+) us on all three", text).groups())
-    assert {time} == {round(result["gpus"][gpu]["launches"]["microseconds"]) for gpu in GPUS}
+    assert {time} == {round(results[batch][gpu]["launches"]["microseconds"]) for gpu in GPUS}
+    fast = re.search(r"`train --fast`, .* takes ([\d.]+), ([\d.]+) and ([\d.]+) s after its start", text).groups()
+    found = [results[FAST["batch_size"]][gpu] for gpu in GPUS]
+    assert list(fast) == [
+        f"{each['graph']['epoch_seconds'] + each['evaluation']['seconds']:.2f}" for each in found
+    ]

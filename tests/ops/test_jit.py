@@ -188,3 +188,20 @@ def test_a_cache_that_others_may_write_to_is_not_used(tmp_path, monkeypatch):
         with pytest.warns(RuntimeWarning, match=warning):
             assert jit._folder("kernels") == Path(jit.__file__).parent / "__pycache__" / "kernels"
         path.chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, ["PASSIVE", "1000"]),
+        ({"OMP_WAIT_POLICY": "active"}, ["active", "None"]),
+        ({"GOMP_SPINCOUNT": "7"}, ["PASSIVE", "7"]),
+    ],
+)
+def test_threads_wait_awake_for_a_moment_unless_the_user_decides(given, found):
+    names = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT"
+    script = "import os, cnn_numba.ops.shared.compiling\n"
+    script += "".join(f"print(os.environ.get({name!r}))\n" for name in names)
+    environment = {name: value for name, value in os.environ.items() if name not in names} | given
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == found, done.stderr
