@@ -67,18 +67,19 @@ def test_accuracies_of_both_sides_come_close(few_images, recipe, epochs):
 
 @pytest.mark.parametrize("recipe", [PLAIN, FAST], ids=["plain", "fast"])
 def test_pytorch_takes_the_steps_of_the_same_recipe(recipe):
-    data = epoch._head(load("mnist"), 192)
-    network = mnist_cnn(64)
+    size = recipe["batch_size"]
+    data = epoch._head(load("mnist"), 3 * size)
+    network = mnist_cnn(size)
     theirs = TorchTraining(network, data, recipe)
     assert theirs.optimizer.defaults["betas"] == (recipe["beta1"], recipe["beta2"])  # three steps say little
-    theirs.epoch([np.arange(192)], total_steps=3)
+    theirs.epoch([np.arange(3 * size)], total_steps=3)
     optimizer = Adam(network, recipe["lr"], (recipe["beta1"], recipe["beta2"]))
-    loss = CrossEntropyLoss(64, 10, label_smoothing=recipe["label_smoothing"])
+    loss = CrossEntropyLoss(size, 10, label_smoothing=recipe["label_smoothing"])
     source = batches_of(network, data.train_images, data.train_labels, data.mean, data.std)
-    source.begin(np.arange(192))
+    source.begin(np.arange(3 * size))
     for step in range(3):
         lr = SCHEDULES[recipe["schedule"]](recipe["lr"], step, 3)
-        train_step(network, loss, optimizer, *source.take(64), lr)
+        train_step(network, loss, optimizer, *source.take(size), lr)
         source.advance()
     parameters = torch.nn.utils.parameters_to_vector(theirs.network.parameters()).detach().numpy()
     # Adam moves each by about the rate, the other way where its gradient rounds to the other side of 0.

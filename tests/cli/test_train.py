@@ -190,7 +190,7 @@ def test_a_training_names_its_recipe(run, fit, nothing_to_load):
     [
         ([], {}),
         (["--lr", 0.003, "--epochs", 3], {"lr": 0.003, "epochs": 3}),
-        (["--beta2", 0.95, "--label-smoothing", 0], {"beta2": 0.95, "label_smoothing": 0.0}),
+        (["--beta2", 0.97, "--label-smoothing", 0], {"beta2": 0.97, "label_smoothing": 0.0}),
         (["--model", "mnist_cnn_deep", "--seed", 4], {"seed": 4}),
     ],
 )
@@ -208,8 +208,9 @@ def test_fast_is_a_recipe_that_what_is_given_overrides(run, fit, nothing_to_load
     for name in ("lr", "beta1", "beta2", "weight_decay"):
         assert settings[name] == wanted[name]
     recipe = out.splitlines()[1]
-    assert recipe.startswith(f"recipe: --epochs {wanted['epochs']} --batch-size 64 --optimizer adam --lr ")
-    assert f"--beta1 0.7 --beta2 {wanted['beta2']} --schedule one-cycle" in recipe
+    size = wanted["batch_size"]
+    assert recipe.startswith(f"recipe: --epochs {wanted['epochs']} --batch-size {size} --optimizer adam --lr ")
+    assert f"--beta1 {wanted['beta1']} --beta2 {wanted['beta2']} --schedule one-cycle" in recipe
 
 
 @pytest.mark.parametrize(
