@@ -8,18 +8,18 @@ from cnn_course.engine import plots
 
 
 def chain_picture(names, values, slopes, gradients) -> plots.Picture:
-    """Draw functions one after the other: values go to the right, gradients come back.
+    """Draw a chain of functions: values go to the right, gradients come back.
 
     Parameters
     ----------
     names : list of str
         What is computed, from the input to the loss.
     values : list of float
-        What each one came to.
+        The value of each.
     slopes : list of float
-        The slope of each one but the first with respect to the one before it.
+        The slope of each but the first, with respect to the one before it.
     gradients : list of float
-        The derivative of the loss with respect to each one.
+        The derivative of the loss with respect to each.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def epsilon_picture(epsilons, errors) -> plots.Picture:
     ----------
     epsilons : ndarray
     errors : dict of str to ndarray
-        By the dtype in which it was computed: ``"float64"``, ``"float32"``.
+        By the dtype of the computation: ``"float64"``, ``"float32"``.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def epsilon_picture(epsilons, errors) -> plots.Picture:
 
 
 def promise_picture(rates, kept) -> plots.Picture:
-    """Draw how far one step lets the loss fall, as a part of what the gradient promises.
+    """Draw how much one step reduces the loss, as a fraction of what the gradient promises.
 
     Parameters
     ----------
@@ -122,14 +122,14 @@ def promise_picture(rates, kept) -> plots.Picture:
 
 
 def matrix_picture(weights, size, stride=1, padding=0) -> plots.Picture:
-    """Draw a one-dimensional convolution as a matrix, and beside it the transposed one, which goes back.
+    """Draw a one-dimensional convolution as a matrix, and beside it the transpose, for the backward pass.
 
     Parameters
     ----------
     weights : list of str
         Names of the filter's weights.
     size : int
-        How many pixels there are.
+        The number of pixels.
     stride, padding : int
 
     Examples
@@ -176,7 +176,7 @@ _SHADES = np.array([[0.55, 0.76, 0.90], [0.95, 0.78, 0.45], [0.62, 0.84, 0.72], 
 
 
 def error_maps(rows, caption):
-    """Draw where gradients are wrong: a row of heatmaps for each attempt, from the loss backwards.
+    """Draw where gradients are wrong: one row of heatmaps per attempt, from the loss backwards.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ _ERRORS = LinearSegmentedColormap.from_list("errors", ["#ffffff", "#f3a44a", "#c
 
 
 def _show(ax, image, colours, limits):
-    """Draw a heatmap that fills its place: its pixels need not be square."""
+    """Draw a heatmap that fills its axes; its pixels may not be square."""
     plots.show_image(ax, image, cmap=colours, limits=limits)
     ax.set_aspect("auto")
     ax.spines[:].set_color(plots.FAINT)
@@ -262,7 +262,7 @@ def _laid_out(array):
     """Lay an array out in two dimensions: images side by side, their channels below each other."""
     if array.ndim <= 2:
         return np.atleast_2d(array)
-    # A row and a column of NaN, which is drawn as nothing, keep them apart.
+    # A row and a column of NaN, which isn't drawn, separate them.
     apart = np.pad(array, [(0, 0), (0, 0), (0, 1), (0, 1)], constant_values=np.nan)
     images, channels, height, width = apart.shape
     return apart.transpose(1, 2, 0, 3).reshape(channels * height, images * width)[:-1, :-1]

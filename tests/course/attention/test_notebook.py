@@ -143,7 +143,7 @@ def test_pictures_say_what_they_show():
     [
         (diagrams.head_picture, "scores (m x n)"),
         (diagrams.heads_picture, "four heads of 16 features"),
-        (diagrams.transformer_picture, "The block stands twice in the network"),
+        (diagrams.transformer_picture, "The network has two such blocks"),
     ],
 )
 def test_diagrams_are_described_and_agree_with_the_network(draw, says):
