@@ -56,10 +56,10 @@ def test_what_is_added_to_the_root():
 def test_a_variance_that_is_still_a_difference(change, found):
     message, seen, where = told(KERNELS["standardise_kernel"], change)
     assert message == (
-        "Your variance is still a difference of two large numbers, so few of its digits are right. Neither "
-        "clamping nor sums in float64 bring them back. Subtract the mean first, then square."
+        "Your variance is still a difference of two large numbers, so only a few digits are right. Neither "
+        "clamping nor sums in float64 restore them. Subtract the mean first, then square."
     )
-    assert seen == f"In row 0 it comes to {found} where 1.0665 is right."
+    assert seen == f"In row 0 it's {found} instead of 1.0665."
     assert where == "Seen with `x` of shape (4, 256), launched as `[3, 2]`."
 
 
