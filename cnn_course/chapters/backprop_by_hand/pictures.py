@@ -205,16 +205,16 @@ def error_maps(rows, caption):
         squeeze=False,
         width_ratios=widths.clip(0.5 * widths.max()),
     )
-    told = []
+    counts = []
     for line, (title, reports) in zip(axes, rows.items(), strict=True):
         for ax, report in zip(line, reports, strict=True):
             _show(ax, _laid_out(report.error) / _scale(report), _ERRORS, (0, 1))
         line[0].set_ylabel(title, fontsize=11, color=plots.INK, rotation=0, ha="right", va="center")
         wrong = (f"{r.name} {int(r.wrong.sum())} of {r.error.size} wrong" for r in reports)
-        told.append(f"{title}: {', '.join(wrong)}")
+        counts.append(f"{title}: {', '.join(wrong)}")
     for ax, report in zip(axes[0], first, strict=True):
         ax.set_title(report.name, fontsize=9, color=plots.INK)
-    return plots.picture(fig, caption, f"Heatmaps of errors, white where there is none. {'; '.join(told)}.")
+    return plots.picture(fig, caption, f"Heatmaps of errors, white where there is none. {'; '.join(counts)}.")
 
 
 def comparison_picture(report, caption) -> plots.Picture:
