@@ -129,7 +129,7 @@ def page(result: Result, step: StepByParts, reasons: str = "") -> str:
                 ("GPU", "before, ms", "after, ms", "between", "times as fast"),
                 [_row(*pair) for pair in zip(result.first.steps, result.last.steps, strict=True)],
             ),
-            *_way(),
+            *_history(),
             "<h2>Reasons</h2>",
             *_paragraphs(reasons),
             "<h2>Parts</h2>",
@@ -141,7 +141,7 @@ def page(result: Result, step: StepByParts, reasons: str = "") -> str:
     )
 
 
-def _way():
+def _history():
     """Return the history as a table, if there is one."""
     if found := history.entries():
         yield f"<h2>The way, as recorded</h2><pre>{html.escape(history.table(found))}</pre>"

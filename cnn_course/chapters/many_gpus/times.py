@@ -32,7 +32,7 @@ def timeline_picture(timeline: Mapping) -> plots.Picture:
         bar = Rectangle((start, low), length, tall, facecolor=colour, edgecolor=plots.PAPER, linewidth=0.8)
         ax.add_patch(bar)
         label = f"bucket {event['what'].split()[1]}" if kind == "reduce" else event["what"].split()[-1]
-        if length > _LEGIBLE * len(label) * _span(events, begin):
+        if length > _LETTER_WIDTH * len(label) * _span(events, begin):
             middle = start + length / 2, low + tall / 2
             ink = "white" if kind in ("backward", "wait") else plots.INK
             ax.text(*middle, label, ha="center", va="center", fontsize=7.5, color=ink)
@@ -78,7 +78,7 @@ _KINDS = {
     "update": plots.GREEN,
 }
 # The width of a letter, as a share of the picture's width.
-_LEGIBLE = 0.014
+_LETTER_WIDTH = 0.014
 
 
 def _span(events, begin):

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import workers as benchmark
 from cnn_course.chapters.many_gpus import exercises as check, pictures, ring, scaling, times, workers
-from cnn_course.chapters.many_gpus.exercises.ring_all_reduce import _alike, _ledger
+from cnn_course.chapters.many_gpus.exercises.ring_all_reduce import _same_bits, _ledger
 from cnn_course.engine import notebooks
 from cnn_course.engine.checks.evidence import Wrong
 
@@ -199,9 +199,9 @@ def test_a_sum_in_another_order_on_each_worker_is_noticed():
             total += own
 
     with pytest.raises(Wrong) as found:
-        _alike(everyone_by_itself)
+        _same_bits(everyone_by_itself)
     assert found.value.mistake == "other bits"
-    _alike(ring.all_reduce)
+    _same_bits(ring.all_reduce)
 
 
 def test_a_wrong_sum_is_told_part_by_part():

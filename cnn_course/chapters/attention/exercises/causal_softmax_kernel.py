@@ -55,17 +55,17 @@ def _zero_scores(scores):
     return _softmax(np.where(_seen(scores), scores, 0), np.ones_like(_seen(scores)))
 
 
-def _first_and(others):
-    """Return a mistake's function: it subtracts ``others(scores, largest)`` instead of the largest score."""
+def _shifted(shift):
+    """Return a mistake's function: it subtracts ``shift(scores, largest)`` instead of the largest score."""
 
     def function(scores):
         largest = np.where(_seen(scores), scores, -np.inf).max(axis=1, keepdims=True)
-        return _softmax(scores, _seen(scores), shift=others(scores, largest))
+        return _softmax(scores, _seen(scores), shift=shift(scores, largest))
 
     return function
 
 
-def _without_its_own(total, weight):
+def _without_own_key(total, weight):
     """Return a mistake's function: a query's own key is missing from the sum, or from the weights."""
 
     def function(scores):
@@ -150,26 +150,26 @@ causal_softmax_kernel = KernelExercise(
         "largest from 0": (
             "You subtract 0 where all scores are below it: every `exp` becomes 0, and 0 / 0 is NaN. Start "
             "the search for the largest from the row's first score.",
-            _first_and(lambda scores, largest: np.maximum(largest, 0)),
+            _shifted(lambda scores, largest: np.maximum(largest, 0)),
             ("largest = scores[i, 0]\nfor j in range(1, ", "largest = float32(0)\nfor j in range("),
         ),
         "not the largest": (
             "Right where a row's scores are close to each other. Where they are far apart, `exp` overflows: "
             "you don't subtract the *largest* score. `max` returns it and changes nothing: assign the "
             "result.",
-            _first_and(lambda scores, largest: scores[:, :1]),
-            _first_and(lambda scores, largest: np.where(_seen(scores), scores, np.inf).min(1, keepdims=True)),
+            _shifted(lambda scores, largest: scores[:, :1]),
+            _shifted(lambda scores, largest: np.where(_seen(scores), scores, np.inf).min(1, keepdims=True)),
             ("largest = max(largest, scores[i, j])", "max(largest, scores[i, j])"),
             ("max(largest, scores[i, j])", "min(largest, scores[i, j])"),
         ),
         "own key not in the sum": (
             "The sum lacks the query's own key: the loop ends one too early. `range(i + 1)` has `i` in it.",
-            _without_its_own(total=True, weight=False),
+            _without_own_key(total=True, weight=False),
             ("in range(i + 1)", "in range(i)"),
         ),
         "own weight 0": (
             "A query's own key is in the sum, but its weight is 0. Only keys with `j > i` are hidden.",
-            _without_its_own(total=False, weight=True),
+            _without_own_key(total=False, weight=True),
             ("j <= i", "j < i"),
         ),
         "largest of the future": (

@@ -15,7 +15,7 @@ from cnn_numba import device
 from cnn_numba.ops.gather.gpu import gather_batch, gather_labels
 
 
-def _begun_with(run):
+def _stub_step(run):
     """Take one training step, as in the stub: it can't be captured."""
     first = run.batch_size * run.number
     indices = device.to_device(run.order_on_host[first : first + run.batch_size])
@@ -135,7 +135,7 @@ class GraphExercise(Exercise):
     judges: ClassVar[tuple] = tuple(judge for judge in Exercise.judges if judge is not wrapping)
 
     def _verdict(self, attempt):
-        if _loads(attempt) == _loads(_begun_with):
+        if _loads(attempt) == _loads(_stub_step):
             return self._unsolved(
                 "This is still the step that no graph can hold. Change it in the cell above."
             )

@@ -138,7 +138,7 @@ def _sums_of_own_chunk(size, length):
     return tuple(arrays)
 
 
-def _economical(attempt):
+def _sends_no_more_than_needed(attempt):
     """Demand that no worker sends more than its 2 (W - 1) chunks."""
     size, length = 4, 1000
     journey = _together(attempt, _start(size, length))
@@ -166,7 +166,7 @@ def _economical(attempt):
         raise Wrong("sends too much", "The sums are right, but you send more than is needed.", counted)
 
 
-def _alike(attempt):
+def _same_bits(attempt):
     """Demand that all workers end with the same bits: models that differ would drift apart."""
     first, *others = (array.tobytes() for array in _together(attempt, _start(5, 1000)).arrays)
     if any(other != first for other in others):
@@ -227,7 +227,7 @@ def _refuse_mixed(counts, chunk, where):
             )
 
 
-def _of_worker(line):
+def _with_rank(line):
     """Replace the ordinal of a result by the worker's rank."""
     for rank, ordinal in enumerate(("first", "second", "third", "fourth", "fifth")):
         line = re.sub(
@@ -236,7 +236,7 @@ def _of_worker(line):
     return line
 
 
-def _sendings(attempt, size=3, length=6):
+def _most_sends(attempt, size=3, length=6):
     """Return the most sends of a worker; 0 if there are no workers."""
     if isinstance(attempt, StandIn):
         return 0
@@ -258,16 +258,16 @@ class RingExercise(Exercise):
         if found is None or found.mistake not in ("first phase only", "numbers"):
             return found
         if found.mistake == "numbers":
-            details = (_of_worker(line) for line in found.details)
+            details = (_with_rank(line) for line in found.details)
             return Wrong("numbers", found.message, *details, *_ledger(evidence.attempt))
-        return Wrong(*_NOT_INTO_THE_CHUNK) if _sendings(evidence.attempt) > 2 else found
+        return Wrong(*_NOT_INTO_THE_CHUNK) if _most_sends(evidence.attempt) > 2 else found
 
     def trials(self, attempt):
         """As in any exercise, but a ring with too many steps is tried with a single worker first."""
         try:
             return super().trials(attempt)
         except Wrong as finding:
-            if finding.mistake == "sends alone" and _sendings(attempt) > 4:
+            if finding.mistake == "sends alone" and _most_sends(attempt) > 4:
                 raise Wrong(*_TOO_MANY, *finding.details) from None
             raise
 
@@ -284,7 +284,7 @@ ring_all_reduce = RingExercise(
     ],
     run=_in_a_ring,
     dtype=np.float32,
-    properties=(_economical, _alike),
+    properties=(_sends_no_more_than_needed, _same_bits),
     mistakes={
         "wrong chunk": (
             "You add to the chunk that you have just sent. You receive chunk `rank - step - 1`.",
