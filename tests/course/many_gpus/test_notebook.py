@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import workers as benchmark
 from cnn_course.chapters.many_gpus import exercises as check, pictures, ring, scaling, times, workers
-from cnn_course.chapters.many_gpus.exercises.ring_all_reduce import _same_bits, _ledger
+from cnn_course.chapters.many_gpus.exercises.ring_all_reduce import _ledger, _same_bits
 from cnn_course.engine import notebooks
 from cnn_course.engine.checks.evidence import Wrong
 
