@@ -19,8 +19,8 @@ FLOAT64 = ("total = squares = float32(0)", "total = squares = 0.0")
 )
 def test_a_right_neighbour_that_does_not_exist(change):
     assert told(KERNELS["edges_kernel"], change) == [
-        "The thread has a pixel, but the neighbour that it reads does not exist: it reads `image[0, 3]`, and "
-        "the last column is 2. Take the pixel itself there.",
+        "The thread has a pixel, but the neighbour that it reads doesn't exist: it reads `image[0, 3]`, and "
+        "the last column is 2. Take the pixel itself instead.",
         "That is thread (2, 0) of block 0.",
         "Line 8 of your kernel: `difference = image[row, right] - image[row, left]`",
         "Seen with `image` of shape (2, 3), launched as `[(1, 1), (4, 4)]`.",

@@ -291,7 +291,7 @@ def test_the_kept_timeline_shows_a_transfer_under_the_backward_pass():
 def test_the_stored_steps_differ_and_bucket_0_always_left_early():
     (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == "timeline")
     said = cell.outputs[0].data["text/plain"]
-    assert "Bucket 0 left while the backward pass went on in 6 of 6." in said
+    assert "Bucket 0 left during the backward pass in 6 of 6." in said
     ranges = [[float(number) for number in found] for found in re.findall(r"\(([\d.]+) to ([\d.]+)\)", said)]
     assert len(ranges) == 5
     assert max(high / low for low, high in ranges) > 3
