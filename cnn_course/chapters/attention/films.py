@@ -68,10 +68,11 @@ def online_film(scores, values, expected) -> plots.Film:
     return plots.film(
         [_rows(scores, states, expected, upto) for upto in rows],
         _rows(scores, states, expected, rows[-1]),
-        f"The {len(states)} keys of one query arrive one after the other. Left: their scores; the line is "
-        "the largest so far, orange a new one. Middle: what each key adds to the sum, in its own colour. "
-        "When the largest score rises, one factor shrinks all earlier parts. Right: that factor, the sum, "
-        "and two features of the weighted values, which shrink too. Last row: divided by the sum, once.",
+        f"The {len(states)} keys of one query arrive one after the other. Left: the scores; the line shows "
+        "the largest so far, an orange dot a new largest. Middle: each key's part of the sum, in its own "
+        "colour. When the largest score rises, one factor shrinks all earlier parts. Right: that factor, the "
+        "sum, and two features of the weighted values, which shrink too. Last row: the division by the sum, "
+        "once.",
         f"A row for each key. {shown}. The earlier sums are multiplied by {factors}. After the last key the "
         f"average begins with {_two(states[-1].average / states[-1].total)}, the kernel's with "
         f"{_two(np.asarray(expected))}.",

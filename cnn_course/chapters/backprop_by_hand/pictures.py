@@ -83,7 +83,7 @@ def epsilon_picture(epsilons, errors) -> plots.Picture:
     ax.legend(frameon=False, fontsize=9)
     return plots.picture(
         fig,
-        caption="Too large a step (right): the formula is wrong. Too small (left): rounding is all that is "
+        caption="Too large a step (right): the formula is wrong. Too small (left): only rounding errors are "
         "left.",
         alt="Error against epsilon, both axes logarithmic: two curves shaped like a U. On the right both "
         "follow the line epsilon squared. On the left they rise again, float64 from 1e-5 on, float32 from "
@@ -104,7 +104,7 @@ def promise_picture(rates, kept) -> plots.Picture:
     Examples
     --------
     >>> promise_picture([0.01, 0.1], {"all biases 0": [0.9, 0.8]}).caption[:20]
-    'How far one step let'
+    'How much one step re'
     """
     fig, ax = plots.figure(size=(7.2, 2.4))
     for (label, parts), colour, marker in zip(kept.items(), (plots.BLUE, plots.ORANGE), "os", strict=False):
@@ -114,10 +114,10 @@ def promise_picture(rates, kept) -> plots.Picture:
     ax.legend(frameon=False, fontsize=9, loc="lower left")
     return plots.picture(
         fig,
-        caption="How far one step lets the loss fall, as a part of what the gradient promised (grey: all of "
-        "it).",
-        alt="Kept part of the promise against the learning rate. With biases of 0.1 the curve comes close to "
-        "1 on the left, with biases of 0 it stays near 0.9. On the right both fall: the steps are too long.",
+        caption="How much one step reduces the loss, as a fraction of what the gradient promised (grey: all "
+        "of it).",
+        alt="The kept fraction against the learning rate. With biases of 0.1 the curve comes close to 1 on "
+        "the left, with biases of 0 it stays near 0.9. On the right both fall: the steps are too long.",
     )
 
 

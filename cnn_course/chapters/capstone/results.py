@@ -55,7 +55,7 @@ def result_of(name: str, step: StepByParts) -> Result:
     if not isinstance(name, str) or not 0 < len(name.strip()) <= 40 or not name.isprintable():
         raise ValueError(f"name must be a line of 1 to 40 letters, got {str(name)[:50]!r}")
     if not step.times:
-        raise ValueError("there is no result: steps are modelled on the emulated GPU alone")
+        raise ValueError("there is no result: steps are modelled only on the emulated GPU")
     first, last = (tuple(time.step for time in one.times) for one in (step.before, step))
     entries = history.Entry("kernels of Part I", first), history.Entry("your swaps", last)
     return Result(name.strip(), tuple(step.own), _course(), *entries)

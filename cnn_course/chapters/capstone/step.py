@@ -89,7 +89,7 @@ class StepByParts:
 
     def __repr__(self):
         if not can_model():
-            return "Steps are modelled on the emulated GPU alone, and kernels run on something else here."
+            return "Steps are modelled only on the emulated GPU, and kernels run on something else here."
         lines = [f"{'on a ' + NAMES[0] + ', modelled':37}{'us':>8}{'share':>7}"]
         for name, time, share, whose in self.rows():
             lines.append(f"{name:15}{_short(PARTS[name].title):22}{time:8.0f}{share:7.0%}  {whose}".rstrip())

@@ -104,8 +104,8 @@ def maps_picture(digits, filters, maps) -> plots.Picture:
             plots.show_image(ax, feature_map, cmap="RdBu")
     return plots.picture(
         fig,
-        f"{plots.counted(len(filters), 'learned filter')}, and what each makes of a digit. Blue is positive, "
-        "red negative.",
+        f"{plots.counted(len(filters), 'learned filter')}, and the result of each on a digit. Blue is "
+        "positive, red negative.",
         f"A row of 3 by 3 filters, squares of red and blue. Below it {plots.counted(len(digits), 'row')}: a "
         "handwritten digit, then the digit convolved with each filter; several answer to edges in one "
         "direction or another.",

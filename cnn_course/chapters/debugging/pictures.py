@@ -198,9 +198,9 @@ def counts_picture(right, counted) -> plots.Picture:
     ax.legend(frameon=False, fontsize=9, ncols=2, loc="upper right")
     return plots.picture(
         fig,
-        "Outlines: how often each level occurs. Bars inside: what was counted.",
+        "Outlines: how often each level occurs. Bars inside: the counts.",
         f"{len(right)} outlined bars of nearly the same height, one for each grey level, and inside each a "
-        "narrower bar for what was counted; it falls short of the outline where counts were lost.",
+        "narrower bar for the count, which is shorter than the outline where counts were lost.",
     )
 
 

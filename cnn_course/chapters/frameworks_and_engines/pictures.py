@@ -116,8 +116,8 @@ def graphs_picture(graphs) -> plots.Picture:
     listed = "; ".join(f"{name}: {', '.join(nodes)}" for name, nodes in columns)
     return plots.picture(
         fig,
-        "The nodes of each graph, from the input at the top to the output. Orange: what has become one with "
-        "its neighbours.",
+        "The nodes of each graph, from the input at the top to the output. Orange: nodes that were fused "
+        "with their neighbours.",
         f"Columns of boxes. {listed}.",
     )
 

@@ -58,8 +58,8 @@ softmax_backward_kernel = KernelExercise(
             ("(grad_weights[i, j] - average)", "grad_weights[i, j] * (float32(1) - weights[i, j])"),
         ),
         "sum so far": (
-            "You write while you still add up: each gradient gets the average so far. Two loops, one after "
-            "the other.",
+            "You write while you still add up, so each gradient uses the average so far. Use two loops, one "
+            "after the other.",
             lambda w, g: w * (g - np.cumsum(w * g, axis=1)),
             """
             i = cuda.grid(1)
