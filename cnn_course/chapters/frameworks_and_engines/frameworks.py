@@ -130,7 +130,7 @@ def from_keras(arrays, like, shape) -> dict[str, np.ndarray]:
 _BYTES = {"f64": 8, "s64": 8, "u64": 8, "f16": 2, "bf16": 2, "s8": 1, "u8": 1, "pred": 1}  # all others have 4
 _LINE = re.compile(r"^\s+(?:ROOT )?%?(\S+) = (\(.*?\)|\S+) ([\w-]+)\((.*)$")
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
-# Operations that only rename or reshape an array.
+# These move no bytes: they give an existing array another name or form.
 _FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "reshape"}
 _KINDS = {
     "products": {"convolution", "dot"},
@@ -149,7 +149,7 @@ class XlaKernel(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The kernel's main operation."""
+        """The kernel's main purpose."""
         for kind, operations in _KINDS.items():
             if operations & {*self.operations}:
                 return kind

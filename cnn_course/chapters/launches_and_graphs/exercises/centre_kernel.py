@@ -24,7 +24,7 @@ def _first_elements_added(x, total):
 
 
 def _summed(x, sum_of_all):
-    """Return a mistake's function: it centres with another sum."""
+    """Centre all elements with a wrong sum."""
     return x - sum_of_all / x.size, np.array([sum_of_all])
 
 
@@ -81,7 +81,7 @@ class CooperativeExercise(KernelExercise):
     """
 
     def finding(self, evidence):
-        """Return the first finding; with several blocks, add hints on waiting."""
+        """Return the first finding; with several blocks, ask about shares and waiting."""
         found = super().finding(evidence)
         if found and found.mistake == "wrong when large":
             _blocks_wait(evidence.attempt)

@@ -263,7 +263,7 @@ class RingExercise(Exercise):
         return Wrong(*_NOT_INTO_THE_CHUNK) if _most_sends(evidence.attempt) > 2 else found
 
     def trials(self, attempt):
-        """As in any exercise, but a ring with too many steps is tried with a single worker first."""
+        """As in any exercise, but if a single worker sends because of too many steps, report these."""
         try:
             return super().trials(attempt)
         except Wrong as finding:
