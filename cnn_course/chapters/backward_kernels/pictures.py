@@ -98,8 +98,8 @@ def pixel_picture(
     Examples
     --------
     >>> image = np.eye(4)[None, None]
-    >>> pixel_picture(image, image - 0.5, image, [7], [9]).caption[:12]
-    'Above, what '
+    >>> pixel_picture(image, image - 0.5, image, [7], [9]).caption[:26]
+    "Above, the network's input"
     """
     fig, axes = plots.figure(4, len(images), size=(7.2, 7.2), squeeze=False)
     read, after = map(list, (read, after))
