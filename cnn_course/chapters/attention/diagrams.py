@@ -17,7 +17,7 @@ def _shape(ax, x, y, text):
 
 
 def head_picture() -> plots.Picture:
-    """Draw what becomes of queries, keys and values in one head, and how target and source differ."""
+    """Draw how one head combines queries, keys and values, and what comes from target and source."""
     fig, ax = _canvas(12.2, 4.6, (7.2, 2.8))
     for y, row, source in ((3.9, "queries", "target"), (2.3, "keys", "source"), (0.7, "values", "source")):
         plots.box(ax, 0.9, y, source, _GREY, 1.3)
@@ -41,9 +41,9 @@ def head_picture() -> plots.Picture:
     _shape(ax, 10.8, 0.2, "m x d")
     return plots.picture(
         fig,
-        "One head. Queries come from m positions, keys and values from n. In a translation those are the "
-        "text that is written (the target) and the one that is read (the source); in self-attention both are "
-        "the same.",
+        "One head. Queries come from m positions, keys and values from n. In a translation, the target is "
+        "the text being written and the source is the text being read. In self-attention, both are the same "
+        "text.",
         "Left to right. Queries (m x d) from the target and keys (n x d) from the source are multiplied: "
         "scores (m x n). A softmax of each row turns them into weights (m x n). The product of the weights "
         "and the values (n x d), which also come from the source, is the output (m x d).",
@@ -68,9 +68,9 @@ def heads_picture() -> plots.Picture:
     return plots.picture(
         fig,
         "Four heads. Each has 16 of the 64 features, and its own queries, keys, values and weights.",
-        "A dense layer makes queries, keys and values, 3 times 64 numbers, of 64 features. They are cut into "
-        "four heads of 16 features, which attend separately. The four results are put side by side, and a "
-        "second dense layer mixes them.",
+        "A dense layer turns 64 features into queries, keys and values, 3 times 64 numbers. They are cut "
+        "into four heads of 16 features, which attend separately. The four results are put side by side, and "
+        "a second dense layer mixes them.",
     )
 
 
@@ -99,7 +99,7 @@ def transformer_picture() -> plots.Picture:
         "The network: embedding, two blocks, and a dense layer for the logits, after one more normalisation. "
         "The arcs are the residual connections: what a part computes is added to its input.",
         "A row of boxes: embedding, then a block of normalisation, attention, plus, normalisation, two dense "
-        "layers (64 to 256, GELU, back to 64), plus; then the logits. An arc leads around normalisation and "
-        "attention into the first plus, another around normalisation and dense layers into the second. The "
-        "block stands twice in the network.",
+        "layers (64 to 256, GELU, back to 64), plus; then the logits. One arc leads around normalisation and "
+        "attention to the first plus, another around normalisation and dense layers to the second. The "
+        "network has two such blocks.",
     )

@@ -1,4 +1,4 @@
-"""A picture that moves: a softmax whose row arrives key by key, the way tiled attention computes it."""
+"""An animation of the online softmax: a row that arrives key by key, as in tiled attention."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ _ROW = 0.62
 
 
 class State(NamedTuple):
-    """What a query knows after a key: neither sum is divided by anything yet."""
+    """A query's state after a key; `average` isn't divided by `total` yet."""
 
     largest: np.float32
     factor: np.float32
@@ -51,11 +51,11 @@ def online_film(scores, values, expected) -> plots.Film:
     Parameters
     ----------
     scores : array_like, shape (n,)
-        Of at most eight keys.
+        At most eight keys.
     values : array_like, shape (n, d)
         The first two features are shown.
     expected : array_like, shape (d,)
-        The average as a kernel computed it that saw the whole row.
+        The average from a kernel that reads the whole row at once.
     """
     states = online_states(scores, values)
     rows = range(1, len(states) + 2)
@@ -68,12 +68,13 @@ def online_film(scores, values, expected) -> plots.Film:
     return plots.film(
         [_rows(scores, states, expected, upto) for upto in rows],
         _rows(scores, states, expected, rows[-1]),
-        f"The {len(states)} keys of one query arrive one after the other. Left: their scores; the line is "
-        "the largest so far, orange a new one. Middle: what each key adds to the sum, in its own colour. "
-        "When the largest score rises, one factor shrinks all earlier parts. Right: that factor, the sum, "
-        "and two features of the weighted values, which shrink too. Last row: divided by the sum, once.",
+        f"The {len(states)} keys of one query arrive one after the other. Left: the scores; the line shows "
+        "the largest so far, an orange dot a new largest. Middle: each key's part of the sum, in its own "
+        "colour. When the largest score rises, one factor shrinks all earlier parts. Right: that factor, the "
+        "sum, and two features of the weighted values, which shrink too. Last row: the division by the sum, "
+        "once.",
         f"A row for each key. {shown}. The earlier sums are multiplied by {factors}. After the last key the "
-        f"average begins with {_two(states[-1].average / states[-1].total)}, and that of the kernel with "
+        f"average begins with {_two(states[-1].average / states[-1].total)}, the kernel's with "
         f"{_two(np.asarray(expected))}.",
         colours=48,
     )
@@ -84,7 +85,7 @@ def _two(numbers):
 
 
 def _rows(scores, states, expected, upto):
-    """Draw the first rows, one for each key, and after them that of the result, as a figure."""
+    """Draw the first rows as a figure: one for each key, then the result."""
     keys = len(states)
     fig, (left, middle, right) = plots.figure(
         1, 3, size=(7.2, 0.9 + 0.42 * (keys + 1)), sharey=True, width_ratios=(1.6, 2.6, 2.3)
@@ -116,7 +117,7 @@ def _rows(scores, states, expected, upto):
 
 
 def _bar(ax, row, weights):
-    """Draw the parts of a sum in a row, each with its key's number where there is room."""
+    """Draw the terms of a sum as a stacked bar, each with its key's number if it fits."""
     begin = 0
     for key, weight in enumerate(weights):
         ax.barh(row, weight, left=begin, height=_ROW, color=_KEYS[key], edgecolor=plots.PAPER, linewidth=0.8)
@@ -126,20 +127,20 @@ def _bar(ax, row, weights):
 
 
 def _shrink(ax, row, before, after):
-    """Connect the ends of the parts in the row before with those in this row."""
+    """Connect the ends of the parts in the previous row with those in this row."""
     for old, new in zip(np.cumsum(before), np.cumsum(after), strict=True):
         ax.plot([old, new], [row - 1 + _ROW / 2, row - _ROW / 2], color=plots.FAINT, linewidth=1)
 
 
 def _say(ax, row, factor, total, average):
-    """Write a row of the right part."""
+    """Write a row of the right panel."""
     ax.text(0, row, factor, va="center", fontsize=9, color=plots.ORANGE if row >= 0 else plots.INK)
     ax.text(0.28, row, total, va="center", fontsize=9, color=plots.INK)
     ax.text(0.5, row, average, va="center", fontsize=9, color=plots.INK)
 
 
 def _result(middle, right, row, last, expected):
-    """Draw what is left to do after the last key, and what the kernel has."""
+    """Draw the division after the last key, and the kernel's result."""
     _bar(middle, row, last.weights / last.total)
     middle.text(1.03, row, r"divided by $\ell$: the weights", va="center", fontsize=8.5, color=plots.INK)
     _say(right, row, "", r"$a\,/\,\ell$", f"({_two(last.average / last.total)}, …)")

@@ -1,8 +1,8 @@
-"""Attention as three launches: the whole table of weights lies in memory.
+"""Attention as three launches that keep the whole table of weights in memory.
 
-Each launch is one step of the formula, and one thread computes one number of it (a warp, where a row is added
-up). For T queries and keys the table has T x T numbers in each head. They are written and read again several
-times, which is most of what these kernels do: `cnn_numba.beyond.attention.gpu_tiled` does without.
+Each launch is one step of the formula. One thread computes one number; a warp adds up a row. For T queries
+and keys the table has T x T numbers per head. Writing and reading it several times is most of the work, and
+`cnn_numba.beyond.attention.gpu_tiled` avoids it.
 """
 
 import math
@@ -37,7 +37,7 @@ def attention_scores_kernel(q, k, scale, causal, scores):
 @cuda.jit
 @device.signature(f"void({_TABLE})")
 def attention_softmax_kernel(scores):
-    """Turn the scores of one row per warp into weights, in place, scores being (rows, keys)."""
+    """Turn scores (rows, keys) into weights, in place, one row per warp."""
     thread = uint32(cuda.grid(1))
     row, lane = thread // WARP, thread % WARP
     if row >= scores.shape[0]:
@@ -59,7 +59,7 @@ def attention_softmax_kernel(scores):
 @cuda.jit
 @device.signature(f"void({_HEADS}, {_HEADS}, {_HEADS})")
 def attention_product_kernel(weights, v, out):
-    """Compute one element of ``weights @ v`` a thread; d along x, heads on z."""
+    """Compute one element of ``weights @ v`` per thread; d along x, heads along z."""
     d, i, head = cuda.grid(3)
     if i >= out.shape[1] or d >= out.shape[2]:
         return
@@ -70,14 +70,14 @@ def attention_product_kernel(weights, v, out):
 
 
 def attention_forward_naive(q, k, v, causal=False, out=None, weights=None):
-    """Average the values for each query, with the table of weights in memory: scores, softmax, product.
+    """Average the values for each query in three launches: scores, softmax, product.
 
     Parameters
     ----------
     q, k, v, causal, out
         As for `attention_forward`.
     weights : device array, shape (N, H, T_q, T_k), float32, optional
-        The table.
+        The table of weights.
 
     Examples
     --------

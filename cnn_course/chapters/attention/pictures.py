@@ -1,4 +1,4 @@
-"""Pictures of attention: what attends to what, what two ways of computing it move, how a network learns."""
+"""Pictures of attention: weights, memory traffic of naive and tiled attention, a training run."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ _MARKS = "o-", "s--"
 
 
 def weights_of(layer, sample=0):
-    """Return what the heads of a `MultiHeadAttention` looked at in its last pass, shape (H, T, T)."""
+    """Return the attention weights of a `MultiHeadAttention` in its last pass, shape (H, T, T)."""
     q, k = (np.asarray(array[sample : sample + 1], np.float64) for array in layer.queries_and_keys())
     return attention_weights(q, k, layer.causal)[0]
 
@@ -19,7 +19,7 @@ def _letter(character):
 
 
 def weights_picture(weights, text, caption) -> plots.Picture:
-    """Draw who looks at what: a panel a head, queries down, keys across.
+    """Draw attention weights: one panel per head, queries down, keys across.
 
     Parameters
     ----------
@@ -45,19 +45,18 @@ def weights_picture(weights, text, caption) -> plots.Picture:
         fig,
         caption,
         f"{heads} square tables of weights over the {len(text)} characters {text!r}, dark where a weight is "
-        f"near 1; above the diagonal all are 0. On the character just before goes, on average: {shares}.",
+        f"near 1; above the diagonal all are 0. Average weight on the character just before: {shares}.",
     )
 
 
 def growth_picture(lengths, counts) -> plots.Picture:
-    """Draw what naive and tiled attention ask of memory, over the length of the text.
+    """Draw the memory traffic and the operations of naive and tiled attention, over the length of the text.
 
     Parameters
     ----------
     lengths : list of int
     counts : dict of str to dict of str to list of float
-        By the way of computing, then ``"least bytes"``, ``"bytes moved"`` and ``"operations"``, for each
-        length.
+        By method, then ``"least bytes"``, ``"bytes moved"`` and ``"operations"``, for each length.
     """
     titles = {
         "least bytes": "bytes memory has to move",
@@ -86,12 +85,12 @@ def growth_picture(lengths, counts) -> plots.Picture:
 
 
 def training_picture(record) -> plots.Picture:
-    """Draw the recorded training run: the loss of each step, and after each epoch that on the text held out.
+    """Draw the recorded training run: the training loss, and the loss on held-out text after each epoch.
 
     Parameters
     ----------
     record : dict
-        Of `cnn_course.chapters.attention.text_training.recorded`.
+        From `cnn_course.chapters.attention.text_training.recorded`.
     """
     losses, history = record["losses"], record["history"]
     steps = record["every"] * np.arange(1, len(losses) + 1)
@@ -108,5 +107,5 @@ def training_picture(record) -> plots.Picture:
         f"A recorded training run: {len(history)} epochs on a CPU, 64 windows per step.",
         f"The training loss falls from {losses[0]:.2f} to {losses[-1]:.2f}, steeply at first. The loss on "
         f"the text held out is {history[0]['test_loss']:.2f} after the first epoch and "
-        f"{history[-1]['test_loss']:.2f} after the last. A dotted line at 4.56 is what guessing costs.",
+        f"{history[-1]['test_loss']:.2f} after the last. A dotted line at 4.56 shows the loss of guessing.",
     )

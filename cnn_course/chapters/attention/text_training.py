@@ -18,7 +18,7 @@ from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import Adam
 
 RECORD = Path(__file__).with_name("text_training.json")
-EVERY = 25  # steps of which the record has the mean loss
+EVERY = 25  # the record has the mean loss of so many steps
 
 
 def record(epochs: int = 5) -> None:
@@ -40,7 +40,7 @@ def record(epochs: int = 5) -> None:
 
 
 def recorded() -> dict:
-    """Return the record: ``losses``, the mean of each ``every`` steps, and the ``history`` of the epochs."""
+    """Return the record: ``losses`` (means over ``every`` steps) and the ``history`` of the epochs."""
     return json.loads(RECORD.read_text())
 
 

@@ -1,7 +1,7 @@
-"""A backward pass with a bug in it: the patients of notebook 07, whose reader finds out what they have.
+"""Backward passes with a bug: the "patients" of notebook 07, whose bugs the reader has to name.
 
-One small network, convolution, ReLU, max pooling, dense layer and cross-entropy, and its gradients written
-out step by step (`gradients`). A bug replaces a single step with a plausible wrong one.
+One small network (convolution, ReLU, max pooling, dense layer, cross-entropy) and its gradients, written out
+step by step (`gradients`). A bug replaces a single step with a plausible wrong one.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ FILTERS, KERNEL, POOL, CLASSES = 2, 3, 2, 10
 
 
 class Batch(NamedTuple):
-    """Some images with their labels, and the network that they are shown to, in float64."""
+    """Images with labels, and the network that reads them, in float64."""
 
     images: np.ndarray
     labels: np.ndarray
@@ -64,7 +64,7 @@ def gradients(batch, bug=None):
     ----------
     batch : Batch
     bug : str, optional
-        One of `BUGS`, or a letter of `PATIENTS`; None computes the right ones.
+        One of `BUGS`, or a letter of `PATIENTS`; None computes the right gradients.
 
     Returns
     -------
@@ -111,7 +111,7 @@ def gradients(batch, bug=None):
     }
 
 
-# --- The steps as they should be, and as they should not ---------------------------------------------------
+# --- The right steps, and the wrong ones -------------------------------------------------------------------
 
 _STEPS = {
     "loss": cross_entropy_backward,
@@ -163,7 +163,7 @@ def _without_stride(grad_output, weight, input_shape, stride, padding):
     return padded[:, :, padding : padding + height, padding : padding + width]
 
 
-# The names that the reader chooses from. Two of them no patient has, or the last would need no looking.
+# The names that the reader chooses from. No patient has two of them, so the last isn't found by elimination.
 BUGS = {
     "flipped filter": {"input": _flipped},
     "padding row skipped": {"input": _without_padding_row},

@@ -8,18 +8,18 @@ from cnn_course.engine import plots
 
 
 def chain_picture(names, values, slopes, gradients) -> plots.Picture:
-    """Draw functions one after the other: values go to the right, gradients come back.
+    """Draw a chain of functions: values go to the right, gradients come back.
 
     Parameters
     ----------
     names : list of str
         What is computed, from the input to the loss.
     values : list of float
-        What each one came to.
+        The value of each.
     slopes : list of float
-        The slope of each one but the first with respect to the one before it.
+        The slope of each but the first, with respect to the one before it.
     gradients : list of float
-        The derivative of the loss with respect to each one.
+        The derivative of the loss with respect to each.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def epsilon_picture(epsilons, errors) -> plots.Picture:
     ----------
     epsilons : ndarray
     errors : dict of str to ndarray
-        By the dtype in which it was computed: ``"float64"``, ``"float32"``.
+        By the dtype of the computation: ``"float64"``, ``"float32"``.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def epsilon_picture(epsilons, errors) -> plots.Picture:
     ax.legend(frameon=False, fontsize=9)
     return plots.picture(
         fig,
-        caption="Too large a step (right): the formula is wrong. Too small (left): rounding is all that is "
+        caption="Too large a step (right): the formula is wrong. Too small (left): only rounding errors are "
         "left.",
         alt="Error against epsilon, both axes logarithmic: two curves shaped like a U. On the right both "
         "follow the line epsilon squared. On the left they rise again, float64 from 1e-5 on, float32 from "
@@ -92,7 +92,7 @@ def epsilon_picture(epsilons, errors) -> plots.Picture:
 
 
 def promise_picture(rates, kept) -> plots.Picture:
-    """Draw how far one step lets the loss fall, as a part of what the gradient promises.
+    """Draw how much one step reduces the loss, as a fraction of what the gradient promises.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def promise_picture(rates, kept) -> plots.Picture:
     Examples
     --------
     >>> promise_picture([0.01, 0.1], {"all biases 0": [0.9, 0.8]}).caption[:20]
-    'How far one step let'
+    'How much one step re'
     """
     fig, ax = plots.figure(size=(7.2, 2.4))
     for (label, parts), colour, marker in zip(kept.items(), (plots.BLUE, plots.ORANGE), "os", strict=False):
@@ -114,22 +114,22 @@ def promise_picture(rates, kept) -> plots.Picture:
     ax.legend(frameon=False, fontsize=9, loc="lower left")
     return plots.picture(
         fig,
-        caption="How far one step lets the loss fall, as a part of what the gradient promised (grey: all of "
-        "it).",
-        alt="Kept part of the promise against the learning rate. With biases of 0.1 the curve comes close to "
-        "1 on the left, with biases of 0 it stays near 0.9. On the right both fall: the steps are too long.",
+        caption="How much one step reduces the loss, as a fraction of what the gradient promised (grey: all "
+        "of it).",
+        alt="The kept fraction against the learning rate. With biases of 0.1 the curve comes close to 1 on "
+        "the left, with biases of 0 it stays near 0.9. On the right both fall: the steps are too long.",
     )
 
 
 def matrix_picture(weights, size, stride=1, padding=0) -> plots.Picture:
-    """Draw a one-dimensional convolution as a matrix, and beside it the transposed one, which goes back.
+    """Draw a one-dimensional convolution as a matrix, and beside it the transpose, for the backward pass.
 
     Parameters
     ----------
     weights : list of str
         Names of the filter's weights.
     size : int
-        How many pixels there are.
+        The number of pixels.
     stride, padding : int
 
     Examples
@@ -176,7 +176,7 @@ _SHADES = np.array([[0.55, 0.76, 0.90], [0.95, 0.78, 0.45], [0.62, 0.84, 0.72], 
 
 
 def error_maps(rows, caption):
-    """Draw where gradients are wrong: a row of heatmaps for each attempt, from the loss backwards.
+    """Draw where gradients are wrong: one row of heatmaps per attempt, from the loss backwards.
 
     Parameters
     ----------
@@ -205,16 +205,16 @@ def error_maps(rows, caption):
         squeeze=False,
         width_ratios=widths.clip(0.5 * widths.max()),
     )
-    told = []
+    counts = []
     for line, (title, reports) in zip(axes, rows.items(), strict=True):
         for ax, report in zip(line, reports, strict=True):
             _show(ax, _laid_out(report.error) / _scale(report), _ERRORS, (0, 1))
         line[0].set_ylabel(title, fontsize=11, color=plots.INK, rotation=0, ha="right", va="center")
         wrong = (f"{r.name} {int(r.wrong.sum())} of {r.error.size} wrong" for r in reports)
-        told.append(f"{title}: {', '.join(wrong)}")
+        counts.append(f"{title}: {', '.join(wrong)}")
     for ax, report in zip(axes[0], first, strict=True):
         ax.set_title(report.name, fontsize=9, color=plots.INK)
-    return plots.picture(fig, caption, f"Heatmaps of errors, white where there is none. {'; '.join(told)}.")
+    return plots.picture(fig, caption, f"Heatmaps of errors, white where there is none. {'; '.join(counts)}.")
 
 
 def comparison_picture(report, caption) -> plots.Picture:
@@ -247,7 +247,7 @@ _ERRORS = LinearSegmentedColormap.from_list("errors", ["#ffffff", "#f3a44a", "#c
 
 
 def _show(ax, image, colours, limits):
-    """Draw a heatmap that fills its place: its pixels need not be square."""
+    """Draw a heatmap that fills its axes; its pixels may not be square."""
     plots.show_image(ax, image, cmap=colours, limits=limits)
     ax.set_aspect("auto")
     ax.spines[:].set_color(plots.FAINT)
@@ -262,7 +262,7 @@ def _laid_out(array):
     """Lay an array out in two dimensions: images side by side, their channels below each other."""
     if array.ndim <= 2:
         return np.atleast_2d(array)
-    # A row and a column of NaN, which is drawn as nothing, keep them apart.
+    # A row and a column of NaN, which isn't drawn, separate them.
     apart = np.pad(array, [(0, 0), (0, 0), (0, 1), (0, 1)], constant_values=np.nan)
     images, channels, height, width = apart.shape
     return apart.transpose(1, 2, 0, 3).reshape(channels * height, images * width)[:-1, :-1]

@@ -1,9 +1,9 @@
-"""The eight kernels of notebook 08 at work: the reader's where they are written, the package's in the gaps.
+"""The eight kernels of notebook 08 at work: the reader's, and the package's for those not written yet.
 
-`Kernels` calls them by name, each with the arguments of its exercise and on the grid that the exercise
-promises. `at_full_size` runs them on the numbers of a batch of `mnist_cnn`, beside the CPU. `Step` has what
-they need to go back through the small network of `backprop_by_hand.gradient_bugs`, and `mean_loss` is what a
-judge nudges there. `pixel_gradient` goes back through a whole model, to the pixels.
+`Kernels` calls each kernel by name, with the arguments and the grid of its exercise. `at_full_size` runs them
+on a batch of `mnist_cnn` and compares with the CPU. `Step` holds the arrays for a backward pass through the
+small network of `backprop_by_hand.gradient_bugs`, and `mean_loss` is its loss, for a gradient check.
+`pixel_gradient` runs the backward pass of a whole model, down to the pixels.
 """
 
 import time
@@ -31,7 +31,7 @@ __all__ = ["PARTS", "Kernels", "Step", "at_full_size", "mean_loss", "pixel_gradi
 
 THREADS = 128
 SQUARE = (16, 16)
-# Of the largest number: sums of up to 43,264 products in float32, in another order than the CPU's.
+# Relative to the largest number: sums of up to 43,264 products in float32, in a different order on the CPU.
 TOLERANCE = 1e-4
 
 
@@ -39,7 +39,7 @@ TOLERANCE = 1e-4
 
 
 def _each(element):
-    """Return a launcher: a thread for each element of the argument with that number."""
+    """Return a launcher: one thread per element of the argument with this index."""
 
     def launch(kernel, *arguments):
         device.launch_for_each(kernel, arguments[element].size, THREADS, *arguments)
@@ -48,7 +48,7 @@ def _each(element):
 
 
 def _table(kernel, *arguments):
-    """Launch on a grid of two axes, x along the columns of the last argument."""
+    """Launch on a 2D grid, x along the columns of the last argument."""
     rows, columns = arguments[-1].shape
     grid = device.blocks(columns, SQUARE[0]), device.blocks(rows, SQUARE[1])
     device.launch(kernel, grid, SQUARE, *arguments)
@@ -58,7 +58,7 @@ def _block_a_channel(kernel, grad_output, grad_bias):
     device.launch(kernel, grad_bias.size, THREADS, grad_output, grad_bias)
 
 
-# --- The same by the package, whose functions take some arguments in another form --------------------------
+# --- The package's functions, adapted to the arguments of the exercises ------------------------------------
 
 
 def _package_bias(grad_output, grad_bias):
@@ -74,7 +74,7 @@ def _package_pool(grad_output, argmax, grad_input):
 
 
 def _package_conv(function):
-    """Return a function of the kernels' arguments, which have four steps and the result at the end."""
+    """Return `function` with the kernels' arguments: strides and paddings one by one, the result last."""
 
     def compute(first, second, stride_h, stride_w, padding_h, padding_w, result):
         function(first, second, result.shape, (stride_h, stride_w), (padding_h, padding_w), result)
@@ -83,10 +83,10 @@ def _package_conv(function):
 
 
 class Part(NamedTuple):
-    """A kernel: its launch, the package's function for its arguments, and both at the network's size.
+    """A kernel: its launch, the package's function with the same arguments, and inputs of the network's size.
 
-    `at_size` draws the inputs of a batch of 64, and says the shapes of the results; `on_cpu` computes them
-    from those inputs. `products` is how many products, or other terms, are summed up.
+    `at_size` draws the inputs for a batch of 64 and returns the shapes of the results; `on_cpu` computes the
+    results from those inputs. `products` is the number of products, or other terms, that are summed.
     """
 
     launch: Callable[..., None]
@@ -101,7 +101,7 @@ _BATCH = 64
 
 PARTS = {
     "cross_entropy_kernel": Part(
-        _each(1),  # a thread for each row, which has one label
+        _each(1),  # one thread per row: each has one label
         loss_gpu.cross_entropy_forward_backward,
         lambda draw: ((draw(_BATCH, 10), np.arange(_BATCH, dtype=np.int32) % 10), [(_BATCH,), (_BATCH, 10)]),
         loss_cpu.cross_entropy_forward_backward,
@@ -167,17 +167,17 @@ PARTS = {
 
 
 def _winners(x):
-    """Return the places of the largest pixels of windows of 2 x 2, by plane."""
+    """Return the positions of the largest pixels of 2 x 2 windows, by plane."""
     return pool_cpu.max_pool2d_forward(x, 2)[1][0]
 
 
 class Kernels:
-    """The kernels of `PARTS`, each called by its name with the arguments of its exercise.
+    """The kernels of `PARTS` as methods, with the arguments of their exercises.
 
     Parameters
     ----------
     *kernels : kernel
-        The reader's. In the place of one that is not written yet, the package does its work.
+        The reader's. The package replaces those that aren't written yet.
 
     Examples
     --------
@@ -205,11 +205,11 @@ class Kernels:
 
     @property
     def own(self) -> list[str]:
-        """The names of the kernels that are the reader's."""
+        """The names of the reader's kernels."""
         return [name for name in PARTS if name in self._given]
 
     def right(self, checks: Any) -> list[str]:
-        """Return the names of the reader's kernels that their checks, by name in a module, find right."""
+        """Return the names of the reader's kernels that pass their checks, attributes of `checks`."""
         return [name for name in self.own if getattr(checks, name)(self._given[name]).status == "solved"]
 
     def __getattr__(self, name):
@@ -222,7 +222,7 @@ class Kernels:
 
 
 class FullSize(NamedTuple):
-    """A kernel on the numbers of a batch: how many results and products, how long, how far off."""
+    """A kernel at full size: the number of results and products, the time, the error."""
 
     name: str
     own: bool
@@ -233,7 +233,7 @@ class FullSize(NamedTuple):
 
 
 class FullSizes(list):
-    """What `at_full_size` found, a `FullSize` for each kernel; readable as a table."""
+    """The results of `at_full_size`, a `FullSize` for each kernel; printed as a table."""
 
     def __repr__(self):
         lines = [f"{'kernel':31}{'whose':>10}{'results':>11}{'products':>13}{'seconds':>9}  as the CPU's"]
@@ -245,7 +245,7 @@ class FullSizes(list):
 
 
 def at_full_size(kernels: Kernels) -> FullSizes:
-    """Run each kernel on random numbers of the sizes that a batch of 64 digits has in `mnist_cnn`.
+    """Run each kernel on random numbers, with the sizes of a batch of 64 digits in `mnist_cnn`.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def at_full_size(kernels: Kernels) -> FullSizes:
     Returns
     -------
     FullSizes
-        The seconds are those of the second run of each; without a GPU they are the CPU's that emulates one.
+        The seconds are those of the second run; without a GPU, the time of the emulator on the CPU.
     """
     return FullSizes(_measured(kernels, name) for name in PARTS)
 
@@ -281,7 +281,7 @@ def _measured(kernels, name):
 
 
 class Step:
-    """The forward pass of a small network on the GPU, by the package, and room for what comes back.
+    """The package's forward pass of a small network on the GPU, and arrays for the gradients.
 
     Parameters
     ----------
@@ -290,12 +290,12 @@ class Step:
     Attributes
     ----------
     images, labels, weight, dense, rectified, argmax, features, logits : device array
-        What went in, and what the forward pass left: the ReLU's output, the winners of its windows, and what
-        the dense layer was given and gave.
+        The inputs, and the results of the forward pass: the ReLU's output, the winners of its windows, and
+        the dense layer's input and output.
     steps : tuple of int
-        Stride and padding, vertical and horizontal, as the kernels take them.
+        Stride and padding, vertical and horizontal, in the order of the kernels' arguments.
     gradients : dict of str to device array
-        NaN everywhere, so that what no kernel writes shows; but zeros where max pooling adds.
+        NaN everywhere, to show elements that no kernel writes; zeros where max pooling adds.
     """
 
     def __init__(self, batch: Batch) -> None:
@@ -328,7 +328,7 @@ class Step:
 
 
 def mean_loss(batch: Batch) -> float:
-    """Compute a small network's loss, in float64 and as the definition says.
+    """Compute a small network's loss in float64, straight from the definition.
 
     Examples
     --------
@@ -355,11 +355,11 @@ def pixel_gradient(kernels: Kernels, model: Sequential, images: np.ndarray, labe
     ----------
     kernels : Kernels
     model : Sequential
-        On the CPU, of convolutions, max pooling, ReLUs and dense layers; its forward pass is used.
+        On the CPU, with convolutions, max pooling, ReLUs and dense layers; its forward pass is used.
     images : ndarray, shape (N, C, H, W), float32
         As many as the model's batch.
     labels : ndarray, shape (N,), int32
-        What they are to be read as.
+        The target classes.
     """
     logits = device.to_device(model.forward(images))
     losses, gradient = device.zeros(len(images)), device.zeros(logits.shape)

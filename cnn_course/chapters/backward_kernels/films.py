@@ -1,4 +1,4 @@
-"""Pictures that move: who writes where when gradients are scattered or gathered, and the backward window."""
+"""Animations: which thread writes where in a scatter and a gather, and the window of the backward pass."""
 
 import numpy as np
 from matplotlib.patches import FancyArrowPatch, Rectangle
@@ -15,22 +15,22 @@ _ROWS = np.array([[0.55, 0.76, 0.90], [0.95, 0.78, 0.45], [0.62, 0.84, 0.72]])
 
 
 def scattered_to(output: int) -> list:
-    """Return the pixels to which the thread of an output adds, for a filter of three weights."""
+    """Return the pixels that an output's thread adds to, for a filter of three weights."""
     return [output + tap for tap in range(len(_TAPS))]
 
 
 def gathered_from(pixel: int, outputs: int) -> list:
-    """Return the outputs from which the thread of a pixel collects, for a filter of three weights."""
+    """Return the outputs that a pixel's thread reads, for a filter of three weights."""
     return [pixel - tap for tap in reversed(range(len(_TAPS))) if 0 <= pixel - tap < outputs]
 
 
 def scatter_film(outputs=4) -> plots.Film:
-    """Draw a gradient that threads add into shared pixels, beside one that each pixel's thread collects.
+    """Draw a gradient computed as a scatter (threads add into shared pixels), and as a gather.
 
     Parameters
     ----------
     outputs : int
-        Of a filter of three weights on two pixels more.
+        Their number; the filter has three weights, and there are two pixels more.
     """
     pixels = outputs + len(_TAPS) - 1
     writers = [gathered_from(pixel, outputs) for pixel in range(pixels)]
@@ -52,7 +52,7 @@ def scatter_film(outputs=4) -> plots.Film:
 
 
 def _both(outputs, done):
-    """Draw both ways while the last of `done` threads runs; one more than there are shows what all did."""
+    """Draw both ways while the last of `done` threads runs; one more than exist shows the result."""
     fig, axes = plots.figure(1, 2, size=(7.2, 2.3))
     pixels = outputs + len(_TAPS) - 1
     over, now = done > pixels, done - 1
@@ -104,7 +104,7 @@ def _box(ax, x, y, colour):
 
 
 def _arrow(ax, start, end, weight, colour):
-    """Draw an arrow between two boxes, with its weight; a faint one without, if it has no colour."""
+    """Draw an arrow between two boxes, with its weight; a faint one without a weight if `colour` is None."""
     style = {"arrowstyle": "-|>", "mutation_scale": 10, "linewidth": 1.5, "shrinkA": 0, "shrinkB": 1}
     if colour is None:
         style |= {"arrowstyle": "-", "linewidth": 0.8}
@@ -140,12 +140,12 @@ def gathered(pixel: tuple, outputs: int, stride=1) -> np.ndarray:
 
 
 def window_film(size=9) -> plots.Film:
-    """Draw which outputs a pixel has reached, by which weight: what it gathers on the way back.
+    """Draw the outputs that use a pixel, and their weights: what it gathers in the backward pass.
 
     Parameters
     ----------
     size : int
-        Of the image, which is square; the pixel is the one in its middle.
+        Of the square image; the pixel is in its middle.
     """
     pixel = size // 2, size // 2
     windows = [(pixel[0] - 2 + row, pixel[1] - 2 + column) for row, column in np.ndindex(3, 3)]
@@ -156,8 +156,9 @@ def window_film(size=9) -> plots.Film:
         frames,
         _reached(size, pixel, windows, over=True),
         "Left: the window moves, and with it the filter a to i; the framed pixel meets another weight each "
-        "time. Middle: that weight, in the place of the window's output. Nine outputs hold the pixel, and on "
-        "them lies the filter, turned by 180 degrees. Right: with stride 2, four of these windows exist.",
+        "time. Middle: that weight, in the place of the window's output. Nine outputs depend on the pixel, "
+        "and their weights are the filter turned by 180 degrees. Right: with stride 2, only four of these "
+        "windows exist.",
         f"Three grids. The first has {size} by {size} pixels; a window with the letters a b c, d e f, g h i "
         "moves over the framed pixel in its middle. The second has an output for each window, and fills with "
         f"{rows[0]}. The third, for stride 2, fills with {rows[1]}.",
@@ -176,7 +177,7 @@ def _rows(letters):
 
 
 def _reached(size, pixel, windows, over=False):
-    """Draw the last of some windows on the pixels, and what all of them have found out."""
+    """Draw the last of some windows on the pixels, and the weights found so far."""
     grids = _grids(size)
     ratios = [size, *(outputs for outputs, _ in grids)]
     fig, axes = plots.figure(1, 3, size=(7.2, 3.55), width_ratios=ratios)

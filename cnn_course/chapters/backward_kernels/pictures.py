@@ -10,8 +10,8 @@ from cnn_course.engine import plots
 _BOX = "#e6e4de"
 _DONE = "#cfe3d4"
 
-# A layer: what stands in its box, the kernel that goes on to the left (its exercise, its name), and those
-# that give its parameters their gradients.
+# A layer: the text in its box, the kernel of its input's gradient (exercise, name), and the kernels of its
+# parameters' gradients.
 _LAYERS = (
     ("convolution", (8, "conv2d_backward_input_kernel"), (7, "conv2d_backward_weight_kernel"), True),
     ("ReLU", (4, "relu_backward_kernel"), None, False),
@@ -23,17 +23,17 @@ _BIAS = (5, "bias_gradient_kernel")
 
 
 def network_map(right: Iterable[str] = ()) -> plots.Picture:
-    """Draw a network's layers, and below them the kernels that carry the gradients back.
+    """Draw a network's layers, and below them the kernels of the backward pass.
 
     Parameters
     ----------
     right : iterable of str
-        The names of the reader's kernels that their checks have found right.
+        The names of the reader's kernels that pass their checks.
 
     Examples
     --------
-    >>> network_map(["relu_backward_kernel"]).caption[-52:]
-    'kernels of yours that the checks find right: 1 of 8.'
+    >>> network_map(["relu_backward_kernel"]).caption.split(". ")[-1]
+    'A tick marks a kernel of yours that passes its check: 1 of 8.'
     """
     right = set(right)
     fig, ax = plots.figure(size=(7.2, 2.4))
@@ -52,15 +52,14 @@ def network_map(right: Iterable[str] = ()) -> plots.Picture:
         if bias:
             _arrow(ax, (x, -0.34), (x, -0.92), plots.RED)
     caption = (
-        "To the right, the forward pass; to the left and down, the gradients. Numbers are those of the "
-        f"exercises, a tick marks kernels of yours that the checks find right: {len(right)} of 8."
+        "To the right, the forward pass; to the left and down, the gradients. The numbers are those of the "
+        f"exercises. A tick marks a kernel of yours that passes its check: {len(right)} of 8."
     )
     alt = (
         "Boxes in a row: images, convolution, ReLU, max pooling, dense, softmax and loss. Gradients go back "
         "by kernel 1 from the loss, 3 from the dense layer, 6 from max pooling, 4 from ReLU and 8 from the "
-        "convolution to the images. Kernels 2 and 7 give the gradients of the weights, 5 those of both "
-        "biases. "
-        f"Right so far: {', '.join(sorted(right)) or 'none'}."
+        "convolution to the images. Kernels 2 and 7 compute the gradients of the weights, 5 those of both "
+        f"biases. Right so far: {', '.join(sorted(right)) or 'none'}."
     )
     return plots.picture(fig, caption, alt)
 
@@ -76,7 +75,7 @@ def _arrow(ax, start, end, colour):
 
 
 def _kernel(ax, x, y, part, right, what=""):
-    """Draw the number of a kernel in a disc, ticked if it is right, and what it gives its gradient to."""
+    """Draw the number of a kernel in a disc, ticked if it's right, and the parameter of its gradient."""
     number, name = part
     done = name in right
     ax.plot(x, y, "o", markersize=17, color=_DONE if done else plots.PAPER, markeredgecolor=plots.RED)
@@ -88,19 +87,19 @@ def _kernel(ax, x, y, part, right, what=""):
 def pixel_picture(
     images: np.ndarray, gradient: np.ndarray, changed: np.ndarray, read: Iterable[int], after: Iterable[int]
 ) -> plots.Picture:
-    """Draw digits, the gradients of their pixels, and the digits after some steps down their slopes.
+    """Draw digits, the gradients of their pixels, and the digits after some steps against the gradient.
 
     Parameters
     ----------
     images, gradient, changed : ndarray, shape (N, 1, H, W)
     read, after : iterable of int
-        What the network takes them for, before and after.
+        The network's answers, before and after.
 
     Examples
     --------
     >>> image = np.eye(4)[None, None]
-    >>> pixel_picture(image, image - 0.5, image, [7], [9]).caption[:12]
-    'Above, what '
+    >>> pixel_picture(image, image - 0.5, image, [7], [9]).caption[:26]
+    "Above, the network's input"
     """
     fig, axes = plots.figure(4, len(images), size=(7.2, 7.2), squeeze=False)
     read, after = map(list, (read, after))
@@ -112,8 +111,8 @@ def pixel_picture(
             plots.show_image(ax, wish, title, cmap="Greys", limits=(0, limit[column]))
         plots.show_image(line[3], changed[column, 0], f"read as {after[column]}", limits=(0, 1))
     caption = (
-        "Above, what the trained network reads. Then, what its loss wants changed: the blacker, the more. "
-        "Below, the digits after some small steps that way."
+        "Above, the network's input. Then the changes that reduce the loss: the blacker, the larger. Below, "
+        "the digits after some small steps in that direction."
     )
     alt = (
         f"{len(images)} digits, read as {', '.join(map(str, read))}. Below each, two maps of its gradient: "

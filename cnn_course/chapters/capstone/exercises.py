@@ -14,7 +14,7 @@ _THREADS = 128  # of a block
 
 
 def _of_some(images=None, positions=None):
-    """Return the filter gradient from some of the images, or some of each image's positions."""
+    """Return a mistake's function: the filter gradient of some images only, or some positions only."""
 
     def gradient(grad_output, x):
         grad_output = np.array(grad_output[:images])
@@ -35,7 +35,7 @@ def _forward(x, weight, bias):
 
 
 def _loads_weights_once(attempt):
-    """Demand that a block loads each weight once, and not each of its threads."""
+    """Demand that a block loads each weight once, not once per thread."""
     rng = np.random.default_rng(0)
     x, weight, bias = normal(rng, (1, 2, 9, 9)), normal(rng, (MAPS, 2, 3, 3)), normal(rng, MAPS)
     case = launch((1, 1, 1), _THREADS, x, weight, bias, output((1, MAPS, 7, 7)))
@@ -46,8 +46,8 @@ def _loads_weights_once(attempt):
         raise Wrong(
             "weights loaded again",
             f"The numbers are right, but a block loads {loads:,} weights from global memory, and there are "
-            f"{weight.size}. Copy those of one input channel into `window`, and let all threads read them "
-            "there.",
+            f"only {weight.size}. Copy the weights of one input channel into `window`, and let all threads "
+            "read them there.",
         )
 
 
@@ -67,21 +67,21 @@ filter_gradient_kernel = KernelSwap(
             lambda grad_output, x: _filter_gradient(grad_output, x) / len(x),
         ),
         "first thread only": (
-            "You store the sum of thread 0 alone. `block_sum` *returns* the sum of the whole block.",
+            "You store only the sum of thread 0. `block_sum` *returns* the sum of the whole block.",
             _of_some(positions=1),
         ),
         "first warp only": (
-            "You store the sum of the first warp alone: `warp_sum` adds up 32 threads. A block has four "
+            "You store only the sum of the first warp: `warp_sum` adds up 32 threads. A block has four "
             "warps.",
             _of_some(positions=32),
         ),
         "added by every thread": (
-            f"Each of the {_THREADS} threads adds up all products, and then the block adds up its "
-            "threads. Let them share the positions.",
+            f"Each of the {_THREADS} threads adds up all products, and then the block adds up all threads. "
+            "Let the threads share the positions.",
             lambda grad_output, x: _THREADS * _filter_gradient(grad_output, x),
         ),
         "window exchanged": (
-            "You exchange the window's row and column. `blockIdx.x` counts its nine places row by row.",
+            "You exchange the window's row and column. `blockIdx.x` counts its nine elements row by row.",
             lambda grad_output, x: _filter_gradient(grad_output, x).swapaxes(2, 3),
         ),
     },
@@ -108,16 +108,16 @@ forward_maps_kernel = KernelSwap(
             lambda x, weight, bias: _forward(x, weight[np.arange(len(bias)) % MAPS], bias),
         ),
         "bias in every round": (
-            "You add the bias for every input channel. It belongs into the sum once.",
+            "You add the bias for every input channel. Add it once per sum.",
             lambda x, weight, bias: _forward(x, weight, x.shape[1] * bias),
         ),
         "filters turned": (
-            "Your filters are turned by 180 degrees. Place `k` of the window meets the pixel at row "
-            "`h + k // 3`, column `w + k % 3`.",
+            "Your filters are turned by 180 degrees. Element `k` of the window meets the pixel at row `h + k "
+            "// 3`, column `w + k % 3`.",
             lambda x, weight, bias: _forward(x, weight[:, :, ::-1, ::-1], bias),
         ),
         "filters transposed": (
-            "You exchange the window's row and column: place `k` is row `k // 3`, column `k % 3`.",
+            "You exchange the window's row and column: element `k` is row `k // 3`, column `k % 3`.",
             lambda x, weight, bias: _forward(x, weight.swapaxes(2, 3), bias),
         ),
         "last input channel only": (
@@ -131,7 +131,7 @@ forward_maps_kernel = KernelSwap(
     },
 )
 
-# Which part it will be is open: these inputs are those of one that suits every reader.
+# The reader chooses the part: these inputs are only an example.
 your_swaps = OwnSwaps(
     "your_swaps", reference=PARTS["dense_forward"].reference, cases=small_cases("dense_forward")
 )

@@ -1,7 +1,7 @@
-"""The course's own faster kernels for parts of the step, short ones, with their launchers.
+"""The course's own short, faster kernels for parts of the step, with their launchers.
 
-They stand in for swaps that a reader has not made. The solutions of notebook 18 stand among them, and a test
-holds the two together.
+They replace swaps that a reader hasn't made. The solutions of notebook 18 are among them; a test compares
+the two.
 """
 
 import numpy as np

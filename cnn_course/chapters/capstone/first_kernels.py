@@ -1,6 +1,6 @@
-"""The kernels of Part I as the solutions of its notebooks have them: where the capstone begins.
+"""The kernels of Part I, as in the solutions of its notebooks: where the capstone begins.
 
-They stand in for those that a reader has not written. A test holds them and the notebooks together.
+They replace those that a reader hasn't written. A test compares them with the notebooks.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Launchers of the kernels of Part I, the reader's or the solutions, as `own_backend` launches them."""
+"""Launchers for the kernels of Part I, the reader's or the solutions, launched as in `own_backend`."""
 
 import hashlib
 
@@ -16,14 +16,14 @@ from cnn_numba import device
 
 
 class FirstLauncher:
-    """A part by kernels of Part I.
+    """A launcher of a part that uses kernels of Part I.
 
     Attributes
     ----------
     part : str
     kernels : tuple of kernel
     own : bool
-        Whether all of them are the reader's.
+        Whether all kernels are the reader's.
     """
 
     def __init__(self, part, kernels, own):
@@ -35,12 +35,12 @@ class FirstLauncher:
 
     @property
     def fingerprint(self):
-        """A text that changes with the source of the kernels."""
+        """A hash of the kernels' source."""
         return fingerprint(*self.kernels)
 
 
 def fingerprint(*functions):
-    """Return a text that changes with the source of any of these, and of what they use; empty if unknown."""
+    """Return a hash of the source of these functions and of everything they use; empty if unknown."""
     try:
         sources = [standalone(getattr(one, "py_func", one)) for one in functions]
     except NotStandalone:
@@ -49,12 +49,12 @@ def fingerprint(*functions):
 
 
 def first_launchers(own: dict | None = None) -> dict:
-    """Return a launcher of each part: by the reader's kernels, and by the course's solutions in the gaps.
+    """Return a launcher for each part, with the reader's kernels, or the course's where these are missing.
 
     Parameters
     ----------
     own : dict of str to kernel, optional
-        The reader's, by name; None takes those of the workbook.
+        The reader's kernels, by name; None takes those of the workbook.
     """
     own = from_workbook() if own is None else own
     found = {}

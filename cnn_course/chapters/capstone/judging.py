@@ -1,9 +1,9 @@
-"""Checking a swap: a launcher for a part of the step, right, sanitized, and faster by the model.
+"""Checking a swap, a launcher for a part of the step: it must be right, sanitized, and faster by the model.
 
-A swap is asked, in this order: whether it can be called as its part is; whether the sanitizer finds anything
-on two small sizes; whether its numbers are the reference's on five, and on two of them with other numbers
-once more; whether they are at the network's own sizes; and whether the part gets faster on one of the GPUs at
-least, as `gpuless.profiling` models it. What it is compared with is always the part by the kernels of Part I.
+The checks, in this order: the signature; the sanitizer on two small sizes; the results against the reference
+on five small sizes, and on two of them again with other numbers; the results at the network's own sizes; and
+whether the part gets faster on at least one GPU, modelled by `gpuless.profiling`. The baseline is always the
+part with the kernels of Part I.
 """
 
 import inspect
@@ -17,28 +17,28 @@ from cnn_course.chapters.capstone import modelling
 from cnn_course.chapters.capstone.first_launchers import fingerprint, first_launchers
 from cnn_course.chapters.capstone.modelling import NAMES, Modelled, arguments_of, can_model
 from cnn_course.chapters.capstone.parts import PARTS, calls_of
-from cnn_course.chapters.capstone.watching import fresh, sanitized, watched
-from cnn_course.engine.checks import errors, wording
+from cnn_course.chapters.capstone.watching import fresh, refuse_findings, sanitized, watched
+from cnn_course.engine.checks import errors
 from cnn_course.engine.checks.evidence import Wrong, is_or_are
 from cnn_course.engine.checks.exercise import Exercise, Verdict
 from cnn_course.engine.checks.float64 import float64_in
 from cnn_course.engine.checks.kernels import _kernel_problem, is_unfinished
 from cnn_course.engine.checks.launches import is_result
 
-#: As a share of the largest number: small sums, and those of the network, which are taken in another order.
+#: Tolerances relative to the largest number: for small sums, and for the network's, added in another order.
 SMALL, LARGE = 2e-5, 2e-4
 _SANITIZED = 2
 
 
 class Judged(NamedTuple):
-    """A swap that has passed: the part as it was, as it is now, and remarks on float64."""
+    """A swap that has passed: the part before and after, and remarks on float64."""
 
     before: Modelled
     after: Modelled
     float64: tuple = ()
 
     def in_a_line(self):
-        """Say how long the part takes, for all GPUs in one line."""
+        """Return the part's times before and after, all GPUs in one line."""
         times = (
             f"{_ms(self.before.microseconds(k))} to {_ms(self.after.microseconds(k))} ms on {gpu}"
             for k, gpu in enumerate(NAMES)
@@ -46,16 +46,16 @@ class Judged(NamedTuple):
         return f"{', '.join(times)} (modelled)"
 
     def lines(self):
-        """Say how long the part takes on each GPU, before and after."""
+        """Return a line for each GPU with the part's time before and after."""
         return [
-            f"{gpu}: the part takes {_ms(self.after.microseconds(k))} ms where it took "
-            f"{_ms(self.before.microseconds(k))} (modelled)"
+            f"{gpu}: the part takes {_ms(self.after.microseconds(k))} ms, and took "
+            f"{_ms(self.before.microseconds(k))} before (modelled)"
             for k, gpu in enumerate(NAMES)
         ] + [*self.float64]
 
 
 class KernelLauncher:
-    """A launcher whose launch is given, so that only its kernel is written."""
+    """A launcher with a given launch; the reader writes only the kernel."""
 
     def __init__(self, kernel, launch):
         self.kernel, self.launch = kernel, launch
@@ -67,7 +67,7 @@ class KernelLauncher:
 
     @property
     def fingerprint(self):
-        """A text that changes with the kernel's source."""
+        """A hash of the kernel's source."""
         return fingerprint(self.kernel)
 
 
@@ -84,7 +84,7 @@ def judge(name: str, launcher) -> Judged:
     Raises
     ------
     Wrong
-        If it is refused: the name says why.
+        If the swap fails a check, which `mistake` names.
     """
     part = PARTS.get(name)
     if part is None:
@@ -94,22 +94,18 @@ def judge(name: str, launcher) -> Judged:
     key = (name, *marks)
     if key not in _passed or not all(marks):
         kernels = _right(part, launcher)
-        _passed[key] = _faster(part, launcher)._replace(float64=tuple(_told_of_float64(kernels)))
+        _passed[key] = _faster(part, launcher)._replace(float64=tuple(_float64_remarks(kernels)))
     return _passed[key]
 
 
-_passed = {}  # in this process: with one more part, nobody waits for the earlier ones again
+_passed = {}  # in this process, so that another part doesn't rerun the earlier checks
 
 
 def _right(part, launcher):
-    """Refuse a launcher with findings of the sanitizer, or wrong numbers; return its compiled kernels."""
+    """Raise `Wrong` for findings of the sanitizer and for wrong numbers; return the compiled kernels."""
     drawn, kernels = _small(part), {}
     for given in drawn[:_SANITIZED]:
-        run = sanitized(launcher, given)
-        for report in run.reports:
-            if not report.ok:
-                finding = report.findings[0]
-                raise Wrong(finding.kind, wording.meaning(finding, report.kernel), *str(finding).splitlines())
+        refuse_findings(sanitized(launcher, given))
     for given in drawn:
         run = watched(launcher, given, part.arguments)
         _compare(part, given, run.results)
@@ -118,19 +114,19 @@ def _right(part, launcher):
         try:
             _compare(part, given, watched(launcher, given, part.arguments).results)
         except Wrong as found:
-            message = "The first call is right, and one with other numbers of the same sizes is not."
+            message = "The first call is right, but a call with other numbers of the same sizes is not."
             raise Wrong("keeps results", message, _KEPT, found.message) from None
     return kernels
 
 
-def _told_of_float64(kernels):
-    """Return a remark for each kernel that computes in float64: right, and perhaps slower than it need be."""
+def _float64_remarks(kernels):
+    """Yield a remark for each kernel that computes in float64: right, but perhaps slower than necessary."""
     for name, kernel in kernels.items():
         if found := float64_in(kernel):
             yield f"`{name}` computes in float64, which most GPUs do far more slowly. {found.details[-1]}"
 
 
-_KEPT = "Does the launcher keep from call to call what it should compute anew?"
+_KEPT = "Does the launcher keep results from an earlier call instead of computing them again?"
 
 
 def _small(part, seed=0):
@@ -139,11 +135,11 @@ def _small(part, seed=0):
 
 
 def _callable(part, launcher):
-    """Refuse what cannot be called as the part is."""
+    """Raise `Wrong` if the launcher can't be called with the part's arguments."""
     wanted = f"`{part.name}({', '.join(part.arguments)})`"
     if hasattr(launcher, "py_func"):
         message = "This is a kernel. Write a launcher, a plain function that launches it."
-        raise Wrong("a kernel", message, f"The launcher is called as {wanted}.")
+        raise Wrong("a kernel", message, f"The step calls the launcher as {wanted}.")
     if not callable(launcher):
         raise Wrong("not a function", f"A launcher is a function, called as {wanted}.")
     if not isinstance(launcher, KernelLauncher):
@@ -154,7 +150,7 @@ def _callable(part, launcher):
 
 
 def _compare(part, given, results, expected=None, tolerance=SMALL, where=""):
-    """Compare what a launcher filled with what is right."""
+    """Compare a launcher's results with the right ones."""
     if expected is None:
         expected = part.reference(*fresh(given))
         expected = expected if isinstance(expected, tuple) else (expected,)
@@ -188,11 +184,11 @@ def _sizes(part, given):
 
 
 def _faster(part, launcher):
-    """Model the part; refuse one that is wrong at full size, or not faster on any GPU."""
+    """Model the part; raise `Wrong` if it's wrong at full size, or not faster on any GPU."""
     if not can_model():
         raise Wrong(
             "cannot be modelled",
-            "Steps are modelled on the emulated GPU alone, and kernels run on something else here.",
+            "Steps are modelled only on the emulated GPU, and kernels run on something else here.",
         )
     after = modelling.model_part(part.name, launcher)
     right = first_launchers({})[part.name]
@@ -225,8 +221,8 @@ class KernelSwap(Exercise):
     launch : callable
         ``launch(kernel, *arguments)`` launches it for the part.
     slips_in : dict of str to tuple
-        What people do, by name: what to say of it, and functions that come to the same wrong numbers, with
-        the arguments of the part's reference.
+        Common mistakes, by name: the message, and functions that compute the same wrong numbers from the
+        arguments of the part's reference.
     """
 
     part: str = ""

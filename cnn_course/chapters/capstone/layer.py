@@ -1,4 +1,4 @@
-"""The check of a layer of the reader's own: both passes, by numbers alone, whatever the layer is."""
+"""The check of a layer that the reader has written: both passes, from their numbers alone."""
 
 import warnings
 from dataclasses import dataclass
@@ -8,8 +8,7 @@ import numpy as np
 
 import gpuless
 from cnn_course.chapters.capstone.modelling import GPUS, can_model, on_device
-from cnn_course.chapters.capstone.watching import TO_HOST, sanitized, watched
-from cnn_course.engine.checks import wording
+from cnn_course.chapters.capstone.watching import TO_HOST, refuse_findings, sanitized, watched
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.exercise import Exercise, Verdict
 from cnn_course.engine.checks.kernels import is_unfinished
@@ -22,7 +21,7 @@ _ELEMENTS, _STEP, _TOLERANCE = 12, 1 / 16, 2e-3
 
 
 class Layer(NamedTuple):
-    """What `your_layer` returns: the shape of the output for one of the input, and launchers."""
+    """What `your_layer` returns: the function from input shape to output shape, and launchers."""
 
     out_shape: object
     forward: object
@@ -31,7 +30,7 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class OwnLayer(Exercise):
-    """An exercise whose answer returns a layer without parameters: any."""
+    """An exercise whose answer returns any layer without parameters."""
 
     def _verdict(self, attempt):
         if is_unfinished(attempt):
@@ -41,7 +40,7 @@ class OwnLayer(Exercise):
         except Wrong as found:
             return Verdict(self.name, "wrong", found.message, found.details, found.mistake)
         return Verdict(
-            self.name, "solved", "Both passes agree with each other, and nothing is out of place.", lines
+            self.name, "solved", "Both passes agree with each other, and the sanitizer finds nothing.", lines
         )
 
 
@@ -60,12 +59,12 @@ def _layer_of(name, attempt):
 
 
 def judge_layer(layer: Layer) -> tuple:
-    """Check a layer; return what is modelled of it, as lines.
+    """Check a layer; return its modelled times, as lines.
 
     Raises
     ------
     Wrong
-        If one of the passes is wrong: the name says how.
+        If one of the passes is wrong; `mistake` names the error.
     """
     rng, differs, depends = np.random.default_rng(3), False, False
     for shape in SHAPES:
@@ -94,7 +93,7 @@ def _shape_of(layer, wanted):
         message = f"`out_shape` fails for an input of {wanted}: {error}."
         raise Wrong("not a layer", message) from error
     if min(shape, default=1) < 1:
-        advice = "A pooling that rounds up, and takes what there is at the edge, works for any size."
+        advice = "A pooling that rounds up, and uses partial windows at the edge, works for any size."
         raise Wrong("no output", f"For an input of {wanted}, `out_shape` returns {shape}.", advice)
     return shape
 
@@ -111,12 +110,10 @@ _CALLED = {"forward": ("x", "out"), "backward": ("grad_output", "x", "out", "gra
 
 
 def _pass(which, launcher, drawn, scrutinised):
-    """Run a pass; under the sanitizer first if asked for."""
+    """Run a pass; with `scrutinised`, first under the sanitizer."""
     try:
-        for report in sanitized(launcher, drawn, TO_HOST).reports if scrutinised else ():
-            if not report.ok:
-                finding = report.findings[0]
-                raise Wrong(finding.kind, wording.meaning(finding, report.kernel), *str(finding).splitlines())
+        if scrutinised:
+            refuse_findings(sanitized(launcher, drawn, TO_HOST))
         (result,) = watched(launcher, drawn, _CALLED[which], TO_HOST).results
     except Wrong as found:
         named = zip(_CALLED[which], drawn, strict=True)
@@ -132,37 +129,37 @@ def _pass(which, launcher, drawn, scrutinised):
 
 
 def _check_gradient(layer, x, weights, gradient, rng):
-    """Compare some elements of a gradient with differences, where the layer has no corner."""
-    measured, told, places = [], [], []
+    """Compare some elements of a gradient with finite differences, where the layer is smooth."""
+    measured, returned, places = [], [], []
     for place in rng.permutation(x.size)[:_ELEMENTS]:
         coarse, fine = (_difference(layer, x, weights, place, step) for step in (_STEP, _STEP / 2))
         if abs(coarse - fine) > 0.02 * max(abs(coarse), abs(fine), 0.05):
             continue
         measured.append((4 * fine - coarse) / 3)  # their errors cancel
-        told.append(float(gradient.flat[place]))
+        returned.append(float(gradient.flat[place]))
         places.append(tuple(int(i) for i in np.unravel_index(place, x.shape)))
     if not measured:
         return
-    measured, told = np.array(measured), np.array(told)
-    largest = max(np.abs(measured).max(), np.abs(told).max(), 1e-6)
-    if np.abs(told - measured).max() <= _TOLERANCE * largest:
+    measured, returned = np.array(measured), np.array(returned)
+    largest = max(np.abs(measured).max(), np.abs(returned).max(), 1e-6)
+    if np.abs(returned - measured).max() <= _TOLERANCE * largest:
         return
-    if np.abs(told + measured).max() <= _TOLERANCE * largest:
+    if np.abs(returned + measured).max() <= _TOLERANCE * largest:
         raise Wrong("negated", "The gradient of your backward pass has the wrong sign.")
-    if not told.any():
+    if not returned.any():
         raise Wrong("no gradient", "Your backward pass gives zeros, but the output depends on the input.")
-    worst = int(np.abs(told - measured).argmax())
+    worst = int(np.abs(returned - measured).argmax())
     element = f"x[{', '.join(map(str, places[worst]))}]"
     message = (
-        f"The backward pass does not fit the forward pass. If `{element}` moves a little, the sum of "
-        f"`grad_output * out` changes {measured[worst]:.5g} times as much, and your gradient is "
-        f"{told[worst]:.5g}."
+        f"The backward pass doesn't match the forward pass. If `{element}` changes a little, the sum of "
+        f"`grad_output * out` changes {measured[worst]:.5g} times as much, but your gradient is "
+        f"{returned[worst]:.5g}."
     )
     raise Wrong("wrong gradient", message, f"`x` has shape {x.shape}.")
 
 
 def _difference(layer, x, weights, place, step):
-    """Return how fast the weighted sum of the outputs changes with one element, between two steps."""
+    """Return the central difference of the weighted sum of the outputs with respect to one element."""
     outs = []
     for sign in (1, -1):
         moved = x.copy()
@@ -172,7 +169,7 @@ def _difference(layer, x, weights, place, step):
 
 
 def _modelled(layer):
-    """Return how long both passes would take on some GPUs, and what limits them."""
+    """Return the modelled times of both passes on some GPUs, and what limits them."""
     if not can_model():
         return ()
     x = normal(np.random.default_rng(0), LARGE)

@@ -1,7 +1,7 @@
-"""How long a step would take, put together from its parts: each call modelled by `gpuless.profiling` once.
+"""The modelled time of a step, combined from its parts; `gpuless.profiling` models each call once.
 
-A swap changes one part, so only that part is modelled again. What the parts ask of a GPU is then scheduled as
-`gpuless.profiling` schedules a whole step; a test holds the two together. All of it is modelled.
+A swap changes one part, so only that part is modelled again. The launches of all parts are then scheduled as
+in `gpuless.profiling` of a whole step; a test compares the two. All times are modelled.
 """
 
 import hashlib
@@ -28,32 +28,32 @@ from gpuless.profile.watched import times_of
 
 GPUS = ("T4", "A100", "H100")
 NAMES = ("T4", "A100 SXM", "H100 SXM")
-#: What is known of the course's own launchers, by fingerprint: `record` writes it.
+#: The modelled times of the course's own launchers, by fingerprint; `record` writes the file.
 RECORDED = Path(__file__).with_name("modelled.json")
 _LANE = Lane("default stream", legacy=True, blocking=False)
 
 
 class Launch(NamedTuple):
-    """A launch: its kernel, the microseconds it takes the host, and those of each GPU with their range."""
+    """A launch: the kernel, the host's microseconds, and those of each GPU with their range."""
 
     kernel: str
     host: float
     times: tuple
 
     def asked(self, number):
-        """Return what is asked of the GPU with this number, as `schedule` takes it."""
+        """Return the launch on the GPU with this number, as an argument of `schedule`."""
         duration, low, high = self.times[number]
         return Asked(KERNEL, self.kernel, _LANE, self.host, duration, low, high)
 
 
 class Modelled(NamedTuple):
-    """A part: each `Launch` of its calls in a step, and the results at full size where it ran."""
+    """A part: the launches of each of its calls in a step, and the results at full size if it ran."""
 
     launches: tuple
     results: tuple | None = None
 
     def microseconds(self, number=0):
-        """Return what the GPU with this number takes for all calls."""
+        """Return the microseconds of all calls on the GPU with this number."""
         return sum(launch.times[number][0] for call in self.launches for launch in call)
 
 
@@ -63,23 +63,23 @@ def can_model() -> bool:
 
 
 def arguments_of(call):
-    """Return the arguments of a call of the step, as `Part.draw` gives them: random, the same every time."""
+    """Return random arguments of a call of the step, from `Part.draw`; the same every time."""
     seed = zlib.crc32(f"{call.part} {call.layer}".encode())
     return PARTS[call.part].draw(np.random.default_rng(seed), *call.size)
 
 
 def on_device(drawn):
-    """Return fresh arguments for a launcher: arrays on the device, outputs full of poison."""
+    """Return fresh arguments for a launcher: arrays on the device, outputs filled with poison values."""
     return [device.to_device(a) if isinstance(a, np.ndarray) else a for a in map(_fresh, drawn)]
 
 
 def results_of(drawn, given):
-    """Return the arrays that a launcher had to fill or to change, on the host."""
+    """Return copies on the host of the arrays that a launcher fills or changes."""
     return [device.to_host(a) for a, one in zip(given, drawn, strict=True) if is_result(one)]
 
 
 def model_part(name: str, launcher) -> Modelled:
-    """Model the calls of a part in a step; they run at full size, and leave their results."""
+    """Model the calls of a part in a step: run them at full size, and keep their results."""
     launches, results = [], []
     for call in calls_of(name):
         drawn = arguments_of(call)
@@ -92,7 +92,7 @@ def model_part(name: str, launcher) -> Modelled:
 
 
 def reports_of(call, launcher, gpu: str = "T4") -> list:
-    """Return the report of each launch of a call of the step on a GPU; none where none can be made."""
+    """Return the report of each launch of a call of the step on a GPU; empty if nothing can be modelled."""
     if not can_model():
         return []
     with gpuless.profiling(gpu) as timeline:
@@ -101,7 +101,7 @@ def reports_of(call, launcher, gpu: str = "T4") -> list:
 
 
 def _launches(timelines):
-    """Return the launches that some timelines have, each with its times on all GPUs."""
+    """Return the launches in the timelines, each with its times on all GPUs."""
     kernels = [[event for event in timeline.events if event.kind == KERNEL] for timeline in timelines]
     host = [event.duration for event in timelines[0].events if event.kind == LAUNCH]
     return tuple(
@@ -122,7 +122,7 @@ _MOST = 200  # parts beside the workbook
 
 
 def known(name: str, launcher) -> Modelled:
-    """Return a part as modelled before: in this process, on record, or beside the workbook; else model it."""
+    """Return a part modelled before (in this process, on record, beside the workbook), or model it now."""
     mark = fingerprint_of(launcher)
     key = f"{name} {mark}"
     if not mark:
@@ -135,7 +135,7 @@ def known(name: str, launcher) -> Modelled:
 
 
 def note(name: str, launcher, found: Modelled) -> None:
-    """Keep what has been modelled of a launcher: for this process, and beside the workbook."""
+    """Keep a launcher's modelled times: for this process, and beside the workbook."""
     if not (mark := fingerprint_of(launcher)):
         return
     key = f"{name} {mark}"
@@ -150,7 +150,7 @@ def note(name: str, launcher, found: Modelled) -> None:
 
 
 def kept() -> dict:
-    """Return what is beside the workbook, by part and fingerprint: numbers, modelled by this course."""
+    """Return the modelled times beside the workbook, by part and fingerprint; only those of this model."""
     try:
         plain = json.loads(_path().read_bytes())
         if plain["course"] != _course():
@@ -161,7 +161,7 @@ def kept() -> dict:
 
 
 def _checked(name, calls):
-    """Return a part that a file has; raise one of many errors if it is none."""
+    """Return a part read from a file; raise an error of some type if it isn't valid."""
     found = Modelled(_from_plain(calls))
     launches = [launch for call in found.launches for launch in call]
     numbers = np.array([[launch.host, *sum(launch.times, ())] for launch in launches], float)
@@ -178,19 +178,19 @@ def _path():
 
 @cache
 def _course():
-    """Return what changes with the course's record, and so with the model."""
+    """Return a hash of the course's record, which changes with the model."""
     return hashlib.sha256(RECORDED.read_bytes()).hexdigest()[:16] if RECORDED.is_file() else ""
 
 
 def fingerprint_of(launcher) -> str:
-    """Return a text that changes with the source of a launcher, and of what it uses; empty if unknown."""
+    """Return a hash of a launcher's source, and of everything it uses; empty if unknown."""
     mark = getattr(launcher, "fingerprint", None)
     return fingerprint(launcher) if mark is None else mark
 
 
 @cache
 def recorded() -> dict:
-    """Return what is on record, by part and fingerprint."""
+    """Return the course's record, by part and fingerprint."""
     if not RECORDED.is_file():
         return {}
     plain = json.loads(RECORDED.read_text(encoding="utf-8"))
@@ -205,7 +205,7 @@ def _from_plain(calls):
 
 
 def record(launchers) -> None:
-    """Model some launchers anew and write them down; a sequence of pairs of a part's name and a launcher."""
+    """Model launchers, given as pairs of a part's name and a launcher, and write the record."""
     plain = {f"{name} {fingerprint_of(one)}": model_part(name, one).launches for name, one in launchers}
     RECORDED.write_text(json.dumps(plain, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
 
@@ -214,9 +214,9 @@ def record(launchers) -> None:
 
 
 class StepTime(NamedTuple):
-    """A step on one GPU, in microseconds: launched kernel by kernel, and all at once as a CUDA graph.
+    """A step on one GPU, in microseconds: launched kernel by kernel, and as one CUDA graph.
 
-    `busy`: for how long the GPU works; `slowest` and `share`: the part that takes most of that.
+    `busy`: the time in which the GPU works; `slowest` and `share`: the part that takes most of it.
     """
 
     gpu: str
@@ -230,7 +230,7 @@ class StepTime(NamedTuple):
 
     @property
     def step(self) -> Step:
-        """The same for the history."""
+        """The step as an entry of the history."""
         return Step(self.gpu, self.microseconds, self.low, self.high, self.slowest, self.share)
 
 

@@ -1,4 +1,4 @@
-"""The network with swaps in it, to be checked and trained as in notebook 09."""
+"""The network with swaps, checked and trained as in notebook 09."""
 
 from cnn_course.chapters.capstone.step import StepByParts
 from cnn_course.chapters.mnist_cnn.network import OwnNetwork
@@ -71,7 +71,7 @@ class _Loss(Operation):
 
 
 def network_of(step: StepByParts, batch_size: int = 64) -> OwnNetwork:
-    """Return the network of notebook 09 with the launchers of a step: to be checked and trained as there."""
+    """Return the network of notebook 09 with the launchers of a step."""
     network = OwnNetwork(batch_size)
     launchers = {name: holder.launcher for name, holder in step.holders.items()}
     ops = network.backend.ops

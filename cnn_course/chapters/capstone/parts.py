@@ -1,8 +1,8 @@
-"""The parts of a training step of `mnist_cnn` that can be swapped: what each computes, and who calls it.
+"""The parts of a training step of `mnist_cnn` that can be swapped: what each computes, and its calls.
 
-A part is computed by a *launcher*, a function that launches kernels on arrays of the device. Its arguments
-are those of `Part.arguments`, in that order. Convolutions have windows of 3 x 3, stride 1 and no padding;
-pooling has windows of 2 x 2 side by side. All other sizes are free.
+A *launcher* computes a part: a function that launches kernels on device arrays. Its arguments are those of
+`Part.arguments`, in that order. Convolutions have 3 x 3 windows, stride 1 and no padding; pooling has
+separate 2 x 2 windows. All other sizes are free.
 """
 
 from collections.abc import Callable
@@ -27,15 +27,15 @@ class Part(NamedTuple):
     ----------
     name, title : str
     arguments : tuple of str
-        What its launcher is called with.
+        The names of the launcher's arguments.
     draw : callable
-        ``draw(rng, *size)`` returns these arguments: arrays and numbers of the host, `output` and `inout`.
+        ``draw(rng, *size)`` returns these arguments: host arrays and numbers, `output` and `inout`.
     reference : callable
-        Takes all but the outputs; returns what they, and the `inout` arrays, are to hold.
+        Takes all arguments but the outputs; returns the right outputs and `inout` arrays.
     small : tuple of tuple
-        Sizes of the launches that a swap is checked on; the first two of them under the sanitizer.
+        Sizes of the launches that check a swap; the first two run under the sanitizer.
     kernels : tuple of str
-        Those of Part I that compute it.
+        The kernels of Part I that compute it.
     """
 
     name: str
@@ -93,7 +93,7 @@ def _bias(rng, n, channels, positions):
 
 
 def _pool_forward(rng, planes, h, w):
-    # Multiples of 1/2, so that there are ties: the first of the largest wins.
+    # Multiples of 1/2, for ties: the first of the largest wins.
     x = np.round(2 * normal(rng, (planes, h, w))) / 2
     shape = planes, h // 2, w // 2
     return x.astype(np.float32), output(shape), output(shape, np.int32)
@@ -106,7 +106,7 @@ def _pooled(x):
 
 def _pool_backward(rng, planes, h, w):
     argmax = _pooled(normal(rng, (planes, h, w)))[1].astype(np.int32)
-    # Its shape is needed to know where an odd row or column is left over.
+    # The shape tells where an odd row or column is left over.
     return normal(rng, argmax.shape), argmax, inout(np.full((planes, h, w), np.nan, np.float32))
 
 
@@ -216,7 +216,7 @@ PARTS = {
 
 _FIRST, _SECOND = (BATCH, 1, 28, 28, 32), (BATCH, 32, 13, 13, 64)
 
-#: A step, call by call, in the order in which `train_step` makes them.
+#: The calls of a step, in the order of `train_step`.
 STEP = (
     Call("conv_forward", "conv1", _FIRST),
     Call("pool_forward", "pool1", (BATCH * 32, 26, 26)),

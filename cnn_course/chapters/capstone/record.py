@@ -1,6 +1,6 @@
-"""Write down what is modelled of the course's launchers: ``python -m cnn_course.chapters.capstone.record``.
+"""Record the modelled times of the course's launchers: ``python -m cnn_course.chapters.capstone.record``.
 
-To be run when a kernel of `first_kernels` or `faster_kernels` changes, or the model does.
+Run it when the model or a kernel of `first_kernels` or `faster_kernels` changes.
 """
 
 import cnn_numba  # noqa: F401  (before numba.cuda: this selects what kernels run on)

@@ -1,4 +1,4 @@
-"""What a reader hands in: the certificate of Part II, and a report page that is one HTML file."""
+"""What a reader hands in: the certificate of Part II, and a report as one HTML file."""
 
 import html
 import re
@@ -22,14 +22,14 @@ img { max-width: 100% }
 
 
 class PartTwo:
-    """The certificate of Part II: the step from the first to the last, and whose kernels did it."""
+    """The certificate of Part II: the first and the last step, and the reader's swaps."""
 
     def __init__(self, result: Result):
         self.result = result
 
     @property
     def lines(self):
-        """What it says, line by line."""
+        """The lines of its text."""
         ratios = ", ".join(f"{ratio:.3g} times on {gpu}" for gpu, ratio in self.result.ratio.items())
         own = len(self.result.swaps)
         return (
@@ -46,7 +46,7 @@ class PartTwo:
         return self.picture()._repr_html_()
 
     def picture(self) -> plots.Picture:
-        """Draw the certificate, to be shown around."""
+        """Draw the certificate."""
         found = history.entries() or [self.result.first, self.result.last]
         fig, top, bottom = plots.figure_in_two((7.2, 2.4 + 0.35 * len(found)), (1.6, 0.8 + 0.35 * len(found)))
         ax = top.subplots()
@@ -75,7 +75,7 @@ def certificate(name: str, step: StepByParts | None = None) -> PartTwo:
     Parameters
     ----------
     name : str
-        Yours.
+        Your name.
     step : StepByParts, optional
         None takes the step with your swaps.
 
@@ -92,15 +92,15 @@ def certificate(name: str, step: StepByParts | None = None) -> PartTwo:
 
 
 def report(name: str, reasons: str = "", step: StepByParts | None = None):
-    """Write the report page to ``capstone.html`` beside the workbook; return where that is.
+    """Write the report to ``capstone.html`` beside the workbook; return its path.
 
-    It is one file and loads nothing: name, times before and after with their ranges, the way there, your
-    reasons, the swaps, where the time goes now, and the sources of what is yours.
+    The file loads nothing else. It has your name, times before and after with their ranges, the history, your
+    reasons, the swaps, where the time goes now, and the source of your code.
 
     Parameters
     ----------
     name : str
-        Yours.
+        Your name.
     reasons : str
         What you write about your swaps; an empty line begins a paragraph.
     step : StepByParts, optional
@@ -129,7 +129,7 @@ def page(result: Result, step: StepByParts, reasons: str = "") -> str:
                 ("GPU", "before, ms", "after, ms", "between", "times as fast"),
                 [_row(*pair) for pair in zip(result.first.steps, result.last.steps, strict=True)],
             ),
-            *_way(),
+            *_history(),
             "<h2>Reasons</h2>",
             *_paragraphs(reasons),
             "<h2>Parts</h2>",
@@ -141,7 +141,7 @@ def page(result: Result, step: StepByParts, reasons: str = "") -> str:
     )
 
 
-def _way():
+def _history():
     """Return the history as a table, if there is one."""
     if found := history.entries():
         yield f"<h2>The way, as recorded</h2><pre>{html.escape(history.table(found))}</pre>"

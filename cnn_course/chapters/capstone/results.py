@@ -1,10 +1,10 @@
-"""A table of results beside the workbook: an entry of your own to hand on, and those of others.
+"""A table of results beside the workbook: your own entry, to share with others, and their entries.
 
-An entry is a small JSON file with a name, numbers and the names of parts. Nothing of it is run. What does not
-have exactly this form is refused, and the message says why.
+An entry is a small JSON file with a name, numbers and the names of parts. No code in it is run. A file in any
+other form is refused, with a message that says why.
 
-Times can be compared if they are modelled alike. So an entry also has the step of the course's own kernels of
-Part I, as modelled where the entry was made; where that differs from here, the table says so.
+Times can be compared only if they come from the same model. So an entry also has the time of the course's own
+kernels of Part I, modelled where the entry was made. If it differs from the time here, the table says so.
 """
 
 import hashlib
@@ -23,14 +23,14 @@ from cnn_numba.train.checkpoint import written_whole
 FORMAT = "cnn-numba capstone, 2"
 _LARGEST = 20_000  # bytes
 _FIELDS = {"format", "name", "swaps", "course", "first", "last"}
-#: Who the notebook is handed in by, as long as nobody has written a name into it.
+#: The name in the notebook until the reader enters one.
 NOBODY = "Your name"
-#: A step shorter than this by the model is none: so long does the host take to launch a single kernel.
+#: No step can be shorter than this, in microseconds: the host takes so long to launch a single kernel.
 _SHORTEST = 10.0
 
 
 class Result(NamedTuple):
-    """One entry: who, the parts that are theirs, and the step: the course's, theirs before and after."""
+    """One entry: a name, the swapped parts, and the steps: the course's, theirs before and after."""
 
     name: str
     swaps: tuple
@@ -45,29 +45,29 @@ class Result(NamedTuple):
 
 
 def result_of(name: str, step: StepByParts) -> Result:
-    """Return the entry of a step, which has come from the first one.
+    """Return the entry of a step whose `before` is the first step.
 
     Raises
     ------
     ValueError
-        If the name is no line of 1 to 40 letters, or nothing was modelled.
+        If the name isn't a line of 1 to 40 letters, or nothing was modelled.
     """
     if not isinstance(name, str) or not 0 < len(name.strip()) <= 40 or not name.isprintable():
         raise ValueError(f"name must be a line of 1 to 40 letters, got {str(name)[:50]!r}")
     if not step.times:
-        raise ValueError("there is no result: steps are modelled on the emulated GPU alone")
+        raise ValueError("there is no result: steps are modelled only on the emulated GPU")
     first, last = (tuple(time.step for time in one.times) for one in (step.before, step))
     entries = history.Entry("kernels of Part I", first), history.Entry("your swaps", last)
     return Result(name.strip(), tuple(step.own), _course(), *entries)
 
 
 def _course():
-    """Return the step of the course's kernels of Part I, as it is modelled here."""
+    """Return the step with the course's kernels of Part I, as modelled here."""
     return history.Entry("the course's step", tuple(time.step for time in course_path()[0].times))
 
 
 def export(result: Result) -> Path:
-    """Write your entry to ``capstone_entry.json`` beside the workbook; the table has it from there."""
+    """Write your entry to ``capstone_entry.json`` beside the workbook, where the table reads it."""
     plain = {
         "format": FORMAT,
         "name": result.name,
@@ -85,7 +85,7 @@ def export(result: Result) -> Path:
 
 
 def add_entry(path) -> Result:
-    """Add somebody's entry to the table; one of the same name takes the place of the earlier one.
+    """Add somebody's entry to the table; it replaces an earlier one of the same name.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def add_entry(path) -> Result:
     Raises
     ------
     ValueError
-        If it is no entry, or has no name yet; the message says what is wrong.
+        If it isn't an entry, or has no name yet; the message says what is wrong.
     """
     with Path(path).open("rb") as file:
         content = file.read(_LARGEST + 1)
@@ -107,12 +107,12 @@ def add_entry(path) -> Result:
 
 
 def add_entries(places=()) -> "Table":
-    """Add the entries of others, and return the table of all; it names the files that were refused.
+    """Add the entries of others; return the table of all, which names the files that were refused.
 
     Parameters
     ----------
     places : sequence of str or Path
-        Files; or folders, whose JSON files are taken, and each ``capstone_entry.json`` in the folders below.
+        Files or folders: of a folder, its JSON files, and each ``capstone_entry.json`` in subfolders.
     """
     refused, names = [], {}
     for path in dict.fromkeys(file for place in places for file in _files(Path(place))):
@@ -133,7 +133,7 @@ def _files(place):
 
 
 def read(content: bytes) -> Result:
-    """Return the entry that some bytes hold.
+    """Return the entry in the content of a file.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def _add(content, result):
 
 
 class Table:
-    """The entries, the shortest step first; as text and as HTML."""
+    """The entries, the shortest step first; printed as text or HTML."""
 
     def __init__(self, results, gpu="T4", refused=()):
         known = [one for one in results if one.last.on(gpu)]
@@ -207,7 +207,7 @@ class Table:
         return rows
 
     def notes(self):
-        """Return what is to be said below the table, line by line."""
+        """Return the lines below the table."""
         if not self.results:
             return ["The table is empty.", *self._refused]
         here = f"Modelled; sorted by the {self.gpu}. Each began with kernels of Part I of their own."
@@ -233,13 +233,13 @@ class Table:
 
 
 def _comparable(result, gpu):
-    """Return whether a result was modelled as here; where nothing is modelled, that is not known."""
+    """Return whether a result comes from the same model as here; True if nothing is modelled here."""
     here, there = _course().on(gpu), result.course.on(gpu)
     return here is None or math.isclose(here.microseconds, there.microseconds, rel_tol=1e-3)
 
 
 def table() -> Table:
-    """Return the table of your entry and those beside the workbook; what is no entry is named below it."""
+    """Return the table of your entry and those beside the workbook; it names files that aren't entries."""
     found, refused = {}, []
     for path in [*(sorted(_folder().glob("*.json")) if _folder().is_dir() else ()), _own()]:
         try:

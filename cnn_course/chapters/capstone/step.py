@@ -1,4 +1,4 @@
-"""A step, part by part: whose launcher each has, and how long the whole would take."""
+"""A step, part by part: the launcher of each part, whose it is, and the modelled times."""
 
 from functools import cached_property
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from cnn_course.chapters.capstone.parts import PARTS, calls_of
 from cnn_course.engine import history, plots, progress, workbook
 
 TOPIC = "capstone"
-#: Exercises whose answer is a kernel: the part it is for, and how it is launched.
+#: Exercises whose answer is a kernel: its part, and its launch.
 _GUIDED = {
     "filter_gradient_kernel": ("conv_weight", launch_filter_gradient),
     "forward_maps_kernel": ("conv_forward", launch_forward_maps),
@@ -27,20 +27,20 @@ YOURS, COURSE, FIRST = "✔ your swap", "○ the course's swap", ""
 
 
 class Holder(NamedTuple):
-    """What computes a part: a launcher, and whose it is."""
+    """The launcher of a part, and whose it is."""
 
     launcher: object
     whose: str
 
 
 class StepByParts:
-    """A step of `mnist_cnn`, batches of 64, with a launcher for each part; printed, it says where time goes.
+    """A step of `mnist_cnn` with batches of 64, and a launcher for each part; prints where the time goes.
 
     Parameters
     ----------
     holders : dict of str to Holder
     before : StepByParts, optional
-        The step that this one came from, for the comparison.
+        The step to compare with.
     """
 
     def __init__(self, holders, before=None):
@@ -48,12 +48,12 @@ class StepByParts:
 
     @cached_property
     def parts(self) -> dict:
-        """What is modelled of each part."""
+        """The modelled times of each part."""
         return {name: known(name, holder.launcher) for name, holder in self.holders.items()}
 
     @cached_property
     def times(self) -> tuple:
-        """A `StepTime` for each GPU; empty where none can be modelled."""
+        """A `StepTime` for each GPU; empty if nothing can be modelled."""
         return step_times(self.parts) if can_model() else ()
 
     def swapped(self, name: str, launcher: object = None) -> "StepByParts":
@@ -64,7 +64,7 @@ class StepByParts:
         name : str
             Of a part.
         launcher : callable, optional
-            One of the course's; None takes the reader's swap, or where there is none the course's first.
+            One of the course's; None takes the reader's swap, or else the course's first.
         """
         if name not in PARTS:
             raise ValueError(f"name must be one of {', '.join(PARTS)}, got {name!r}")
@@ -89,14 +89,14 @@ class StepByParts:
 
     def __repr__(self):
         if not can_model():
-            return "Steps are modelled on the emulated GPU alone, and kernels run on something else here."
+            return "Steps are modelled only on the emulated GPU, and kernels run on something else here."
         lines = [f"{'on a ' + NAMES[0] + ', modelled':37}{'us':>8}{'share':>7}"]
         for name, time, share, whose in self.rows():
             lines.append(f"{name:15}{_short(PARTS[name].title):22}{time:8.0f}{share:7.0%}  {whose}".rstrip())
         return "\n".join([*lines, "", self.summary()])
 
     def summary(self) -> str:
-        """Return a line for each GPU: the step, what it was before, its range, how much the GPU works."""
+        """Return a line for each GPU: the step now and before, its range, the share of GPU work."""
         rows = [f"{'a step, in ms':16}{'now':>8}{'before':>8}{'from':>8}{'to':>8}{'GPU works':>11}"]
         for k, now in enumerate(self.times):
             was = _ms(self.before.times[k].microseconds) if self.before else ""
@@ -107,7 +107,7 @@ class StepByParts:
         return "\n".join(rows)
 
     def by_layer(self, name: str) -> str:
-        """Return how long a part takes in each layer on the first GPU, and what it took before."""
+        """Return a part's time in each layer on the first GPU, now and before."""
         if not can_model():
             return repr(self)
         rows = [f"{name + ', us on a ' + NAMES[0]:28}{'now':>8}{'before':>8}"]
@@ -128,7 +128,7 @@ class StepByParts:
         return "\n".join(rows)
 
     def picture(self) -> plots.Picture:
-        """Draw the parts as bars, those of the step before in pale."""
+        """Draw the parts as bars; pale ones are those of the step before."""
         if not can_model():
             return None
         rows = self.rows()
@@ -164,14 +164,14 @@ def _ms(microseconds):
 
 
 def first_step() -> StepByParts:
-    """Return the step by the kernels of Part I: the reader's, and the course's solutions in the gaps."""
+    """Return the step with the kernels of Part I: the reader's, or the course's where these are missing."""
     return StepByParts({name: Holder(launcher, FIRST) for name, launcher in first_launchers().items()})
 
 
 def your_swaps() -> dict:
-    """Return the launchers that the reader's workbook has, by the names of their parts.
+    """Return the launchers in the reader's workbook, by the names of their parts.
 
-    Where there are two for a part, it is the one that is faster on the first GPU.
+    If there are two for a part, the one that is faster on the first GPU.
     """
     found = []
     for name, (part, launch) in _GUIDED.items():
@@ -204,12 +204,12 @@ def best_step() -> StepByParts:
 
 
 def _time(name, launcher):
-    """Return how long a part takes by a launcher on the first GPU, in microseconds."""
+    """Return the microseconds of a part with a launcher on the first GPU."""
     return known(name, launcher).microseconds()
 
 
 def course_path() -> list:
-    """Return the steps of the course's own way: the first, and the one after each of its swaps."""
+    """Return the course's own steps: the first, and the step after each of its swaps."""
     steps = [StepByParts({name: Holder(one, FIRST) for name, one in first_launchers({}).items()})]
     for name, launcher in SWAPS:
         holders = steps[-1].holders | {name: Holder(launcher, COURSE)}
@@ -228,7 +228,7 @@ def record(what: str) -> plots.Picture | None:
     Returns
     -------
     Picture
-        Of the history; without a swap of the reader's, of the course's own way.
+        Of the reader's history, or, if there is no swap yet, of the course's own steps.
     """
     if not can_model():
         return None

@@ -1,4 +1,4 @@
-"""Running a launcher under scrutiny: its kernels under the sanitizer, or compiled with shortcuts refused."""
+"""Running a launcher: under the sanitizer, or compiled, with shortcuts refused."""
 
 import linecache
 import traceback
@@ -9,18 +9,19 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_course.chapters.capstone.modelling import on_device, results_of
+from cnn_course.engine.checks import wording
 from cnn_course.engine.checks.evidence import Wrong, plain
 from cnn_course.engine.checks.launches import InOut, Output
 from cnn_course.engine.checks.surroundings import is_ours
 from cnn_numba import device
 from gpuless import sanitize, set_limits
 
-#: What a sanitized launch may need at most.
+#: Limits of a sanitized launch.
 _LIMITS = {"seconds": 10, "log_entries": 2_000_000}
 
 
 class Run(NamedTuple):
-    """What a launcher came to: the arrays it filled, the sanitizer's reports, and the compiled kernels."""
+    """A run of a launcher: the arrays it filled, the sanitizer's reports, and the compiled kernels."""
 
     results: list
     reports: list = ()
@@ -32,17 +33,17 @@ def _to_host(*arguments, **keywords):
 
 
 def _copied(*arguments, **keywords):
-    message = "An array is filled or copied without a kernel of yours, and the model counts kernels alone."
+    message = "An array is filled or copied without a kernel of yours, but the model counts only kernels."
     raise Wrong("copies", message, "Write a short kernel for it. `array[:] = 0` is a copy as well.")
 
 
-#: Functions of the driver, and what stands in for them while a launcher is watched.
+#: Functions of the driver, and their replacements while a launcher is watched.
 TO_HOST = {"device_to_host": _to_host}
 COPIES = {**TO_HOST, "host_to_device": _copied, "device_to_device": _copied}
 
 
 def sanitized(launcher, drawn, refused=COPIES) -> Run:
-    """Run a launcher with each of its kernels under the sanitizer, from its first to one with findings."""
+    """Run a launcher with its kernels under the sanitizer; stop at the first kernel with findings."""
     reports = []
 
     def call(dispatcher, arguments, configuration):
@@ -62,15 +63,23 @@ def sanitized(launcher, drawn, refused=COPIES) -> Run:
     return Run(results_of(drawn, given), reports)
 
 
-def watched(launcher, drawn, names, refused=COPIES) -> Run:
-    """Run a launcher compiled; refuse kernels of the package, some copies, and no launch at all.
+def refuse_findings(run):
+    """Raise `Wrong` for the sanitizer's first finding in a run."""
+    for report in run.reports:
+        if not report.ok:
+            finding = report.findings[0]
+            raise Wrong(finding.kind, wording.meaning(finding, report.kernel), *str(finding).splitlines())
 
-    `names` are those of the arguments.
+
+def watched(launcher, drawn, names, refused=COPIES) -> Run:
+    """Run a launcher compiled; refuse kernels of the package, some copies, and a run without launches.
+
+    `names` are the names of the arguments.
 
     Raises
     ------
     Wrong
-        For what is refused, for what is raised, and where an input is not what it was.
+        If something is refused, the launcher raises, or an input has changed.
     """
     given, launched = on_device(drawn), []
     with launches_watched(launched, refused):
@@ -85,7 +94,7 @@ def watched(launcher, drawn, names, refused=COPIES) -> Run:
 
 @contextmanager
 def launches_watched(launched, refused=COPIES):
-    """Note the kernels that are launched; refuse those of the package, and some copies."""
+    """Collect the kernels that are launched in `launched`; refuse those of the package, and some copies."""
     from numba.cuda import dispatcher
 
     launch = dispatcher._Kernel.launch
@@ -103,7 +112,7 @@ def launches_watched(launched, refused=COPIES):
 
 @contextmanager
 def copies_refused(refused):
-    """Refuse copies, and yield what allows them for a while."""
+    """Refuse copies; yield a context manager that allows them."""
     from numba.cuda.cudadrv import driver
 
     before = {name: getattr(driver, name) for name in refused}
@@ -120,7 +129,7 @@ def copies_refused(refused):
 
 
 def fresh(drawn):
-    """Return the arguments of `drawn` for a reference: floats in float64, outputs left out."""
+    """Return the arguments for a reference: `drawn` with floats in float64 and without outputs."""
     inputs = (one.array if isinstance(one, InOut) else one for one in drawn if not isinstance(one, Output))
     return [_wide(one) for one in inputs]
 
@@ -148,7 +157,7 @@ def _called(launcher, given, passing=Wrong):
 
 
 def _places(error, launcher):
-    """Return the last line of the launcher's cell that an exception went through, in a tuple."""
+    """Return, in a tuple, the last line of the launcher's cell in an exception's traceback."""
     own, places = getattr(launcher, "__code__", None), ()
     for frame, number in traceback.walk_tb(error.__traceback__):
         code = frame.f_code

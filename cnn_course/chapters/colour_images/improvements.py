@@ -1,8 +1,8 @@
-"""What each improvement of the ConvNet adds on the made pictures, as notebook 21 shows it.
+"""The accuracy that each improvement of the ConvNet adds on the made pictures, for notebook 21.
 
-`python -m cnn_course.chapters.colour_images.improvements` trains the network of every step of `STEPS` and
+`python -m cnn_course.chapters.colour_images.improvements` trains the network of every step in `STEPS` and
 writes ``improvements.json``, which the notebook reads: a quarter of an hour of processor time. With
-``--network`` it trains that of the last step, and keeps it as ``cifar_convnet_bn.npz``.
+``--network`` it trains the network of the last step and saves it as ``cifar_convnet_bn.npz``.
 """
 
 import argparse
@@ -37,7 +37,7 @@ class Step(NamedTuple):
     seeds: int = 1
 
 
-# Small steps are measured from three seeds, whose training runs differ by a point or so.
+# Small steps are measured with three seeds, whose training runs differ by about a point.
 STEPS = (
     Step("linear classifier", "linear", 1e-3),
     Step("the article's network and rate", "cifar_convnet", 1e-3, "constant"),
@@ -61,7 +61,7 @@ def build(name: str, batch_size: int = BATCH_SIZE, seed: int = 0) -> Sequential:
 
 
 def convolutions():
-    """Return new layers as those of `cifar_convnet_bn`."""
+    """Return new convolutional layers like those of `cifar_convnet_bn`."""
     blocks = [
         (Conv2d(a, b, 3, padding=1), MaxPool2d(2), BatchNorm2d(b), ReLU())
         for a, b in ((3, 32), (32, 64), (64, 128))
@@ -78,7 +78,7 @@ def train(step: Step, data, seed: int = 0, epochs: int = EPOCHS, **options):
 
 
 def recorded() -> dict:
-    """Return what was measured: `results`, a dict for each step with its title and the seeds' histories."""
+    """Return the record: `results` has a dict for each step, with its title and the seeds' histories."""
     return json.loads(RECORD.read_text())
 
 
@@ -88,7 +88,7 @@ def accuracy(result: dict, which: str = "test_accuracy") -> float:
 
 
 def measure(path: Path = RECORD, epochs: int = EPOCHS, steps: tuple = STEPS) -> dict:
-    """Train every step from its seeds 0, 1, ...; write the record after each training run, and return it."""
+    """Train every step with its seeds 0, 1, ...; write the record after each training run, and return it."""
     data = load(DATASET, log=print)
     settings = {"dataset": DATASET, "epochs": epochs, "batch_size": BATCH_SIZE, "momentum": MOMENTUM}
     record = new_record("improvements", **settings, results=[])
@@ -103,14 +103,14 @@ def measure(path: Path = RECORD, epochs: int = EPOCHS, steps: tuple = STEPS) -> 
 
 
 def keep_network(path: Path = NETWORK) -> None:
-    """Train the network of the last step from seed 0, and keep it."""
+    """Train the network of the last step with seed 0, and save it."""
     network, history = train(STEPS[-1], load(DATASET, log=print))
     print(f"{history[-1]['test_accuracy']:.1%}")
     save_checkpoint(path, network)
 
 
 def trained_network(batch_size: int = BATCH_SIZE) -> Sequential:
-    """Return the network that `keep_network` has kept."""
+    """Return the network that `keep_network` has saved."""
     return load_model(NETWORK, batch_size)
 
 

@@ -43,9 +43,9 @@ def planes_picture(image) -> plots.Picture:
         ax.set_axis_off()
     return plots.picture(
         fig,
-        "An image, and the three planes that it is stored as.",
+        "An image, and its three colour planes.",
         "The image in colour, and beside it three grey ones: how much red, green and blue each pixel has. "
-        "The shape is light against the ground in some of them, and hardly to be seen in others.",
+        "The shape is light against the ground in some of them, and barely visible in others.",
         colours=256,
     )
 
@@ -65,27 +65,27 @@ def improvements_picture() -> plots.Picture:
     seeds = [len(result["histories"]) for result in record["results"]]
     several = [title for title, count in zip(titles, seeds, strict=True) if count > 1]
     most = f" (from {several[0]} to {several[-1]} the mean of {max(seeds)})" if several else ""
-    said = "; ".join(f"{title} {value:.1f}%" for title, value in zip(titles, values, strict=True))
+    summary = "; ".join(f"{title} {value:.1f}%" for title, value in zip(titles, values, strict=True))
     return plots.picture(
         fig,
         f"What each step adds: {record['epochs']} epochs of the made pictures, "
         f"{plots.counted(min(seeds), 'training')} each{most}. Measured on {record['date']} by "
         "python -m cnn_course.chapters.colour_images.improvements.",
-        f"A bar for each step, downwards: {said}.",
+        f"A bar for each step, downwards: {summary}.",
     )
 
 
 def overfitting_picture() -> plots.Picture:
-    """Draw accuracy on training and test images over the epochs, with and without augmentation."""
+    """Draw the accuracy on training and test images over the epochs, with and without augmentation."""
     results = {result["title"]: result for result in improvements.recorded()["results"]}
     shown = {"without": results["weight decay"], "with": results["random crops and flips"]}
     fig, axes = plots.figure(1, 2, size=(7.2, 2.6), sharey=True)
-    said = []
+    summaries = []
     for ax, (name, result) in zip(axes, shown.items(), strict=True):
         for key, dash, label in (("train_accuracy", "--", "training"), ("test_accuracy", "-", "test")):
             curve = 100 * np.mean([[e[key] for e in history] for history in result["histories"]], axis=0)
             ax.plot(np.arange(1, len(curve) + 1), curve, dash, label=f"{label} images")
-            said.append(f"{name} augmentation the {label} images end at {curve[-1]:.1f}%")
+            summaries.append(f"{name} augmentation the {label} images end at {curve[-1]:.1f}%")
         ax.set(xlabel="epoch", ylim=(0, 104))
         ax.set_title(f"{name} crops and flips", fontsize=10, color=plots.INK)
     axes[0].set_ylabel("accuracy, %")
@@ -94,16 +94,16 @@ def overfitting_picture() -> plots.Picture:
         fig,
         "Accuracy on the training images, as the network sees them, and on the test images; from the same "
         "record.",
-        f"Two panels with rising curves: {'; '.join(said)}.",
+        f"Two panels with rising curves: {'; '.join(summaries)}.",
     )
 
 
 def transfer_picture() -> plots.Picture:
-    """Draw what each way of learning comes to with few images, for both tasks, from the record."""
+    """Draw the accuracy of each way of learning from few images, for both tasks, from the record."""
     record = transfer.recorded()
     titles = {"other kinds": "other kinds of drawn shapes", "digits": "handwritten digits"}
     fig, axes = plots.figure(1, 2, size=(7.2, 3.0), sharey=True)
-    said = []
+    summaries = []
     for ax, (name, title) in zip(axes, titles.items(), strict=True):
         for (way, shares), mark in zip(record["results"][name].items(), "osD", strict=True):
             percent = 100 * np.array(shares)
@@ -113,7 +113,7 @@ def transfer_picture() -> plots.Picture:
                 **{"marker": mark, "markersize": 5, "capsize": 3, "label": way},
             )
             ends = ", ".join(f"{value:.0f}%" for value in middle)
-            said.append(f"{title}, {way}: {ends}")
+            summaries.append(f"{title}, {way}: {ends}")
         ax.set(xscale="log", xlabel="images to learn from", ylim=(0, 100))
         ax.set_xticks(record["sizes"], record["sizes"])
         ax.minorticks_off()
@@ -123,22 +123,22 @@ def transfer_picture() -> plots.Picture:
     sizes = ", ".join(map(str, record["sizes"]))
     return plots.picture(
         fig,
-        f"What is right after {record['steps']} steps: mean, least and most of "
-        f"{len(shares[0])} seeds. Measured on {record['date']} by "
-        "python -m cnn_course.chapters.colour_images.transfer.",
-        f"Two panels with three rising lines each, over {sizes} images. {'; '.join(said)}.",
+        f"Images classified correctly after {record['steps']} steps: mean, least and most of "
+        f"{len(shares[0])} seeds. Measured on {record['date']} by python -m "
+        "cnn_course.chapters.colour_images.transfer.",
+        f"Two panels with three rising lines each, over {sizes} images. {'; '.join(summaries)}.",
     )
 
 
 def filters_picture(before, after, image, count=8) -> plots.Picture:
-    """Draw the filters that training has changed most: before, after, and what each makes of an image.
+    """Draw the filters that training has changed most: before and after, with their maps of an image.
 
     Parameters
     ----------
     before, after : ndarray, shape (N, 3, K, K)
         The filters of a first layer.
     image : ndarray, shape (3, H, W)
-        As the network gets it, from -1 to 1.
+        The network's input, from -1 to 1.
     count : int
     """
     flat = [np.reshape(weight, (len(weight), -1)) for weight in (before, after)]
@@ -165,15 +165,15 @@ def filters_picture(before, after, image, count=8) -> plots.Picture:
         f"The {count} of {len(before)} filters that training has turned furthest: before and after, each "
         "above its map of one image. Grey and white are 0.",
         f"An image, and {count} columns. In each a filter of 3 x 3 pixels in random colours, and a map in "
-        "which the ground is as strong as the shape; then the filter after training, with smoother colours, "
-        "and a map in which the ground is pale and outlines in one direction stand out. The cosines between "
-        f"before and after go from {least:.2f} to {most:.2f}.",
+        "which the ground is as strong as the shape. Below, the filter after training, with smoother "
+        "colours, and a map with a pale ground, in which outlines in one direction stand out. The cosines "
+        f"between before and after range from {least:.2f} to {most:.2f}.",
         colours=256,
     )
 
 
 def mistakes_picture(images, labels, chances, names, count=10) -> plots.Picture:
-    """Draw the wrong answers that a network is surest of.
+    """Draw the wrong answers with the highest confidence.
 
     Parameters
     ----------
@@ -192,17 +192,18 @@ def mistakes_picture(images, labels, chances, names, count=10) -> plots.Picture:
         ax.set_axis_off()
     for ax, i, title in zip(axes.ravel(), worst, titles, strict=False):
         _show(ax, images[i], title)
-    said = "; ".join(title.replace("\n", " ") for title in titles)
+    summary = "; ".join(title.replace("\n", " ") for title in titles)
     return plots.picture(
         fig,
-        "The worst mistakes: what the picture shows, and what the network says.",
-        f"{plots.counted(len(worst), 'test image')} that the network gets wrong and is sure of: {said}.",
+        "The worst mistakes: the right label, and the network's answer.",
+        f"{plots.counted(len(worst), 'test image')} that the network classifies wrongly with high "
+        f"confidence: {summary}.",
         colours=256,
     )
 
 
 def confusion_picture(labels, answers, names) -> plots.Picture:
-    """Draw how often each kind is taken for each other, in per cent of its images."""
+    """Draw the confusion matrix, in per cent of each kind's images."""
     matrix = np.zeros((len(names), len(names)))
     np.add.at(matrix, (labels, answers), 1)
     matrix *= 100 / matrix.sum(axis=1, keepdims=True)
@@ -222,9 +223,9 @@ def confusion_picture(labels, answers, names) -> plots.Picture:
     ax.set(xlabel="what the network says", ylabel="what it is")
     off = np.where(np.eye(len(names), dtype=bool), 0, matrix)
     worst = [np.unravel_index(i, off.shape) for i in np.argsort(off, axis=None)[::-1][:3]]
-    said = ", ".join(f"{names[a]} taken for {names[b]} {off[a, b]:.0f}%" for a, b in worst if off[a, b])
+    summary = ", ".join(f"{names[a]} taken for {names[b]} {off[a, b]:.0f}%" for a, b in worst if off[a, b])
     return plots.picture(
         fig,
-        "What is taken for what, in per cent of each row's images.",
-        f"A table of ten rows and columns, dark along the diagonal. The most frequent mistakes: {said}.",
+        "The confusion matrix, in per cent of each row's images.",
+        f"A table of ten rows and columns, dark along the diagonal. The most frequent mistakes: {summary}.",
     )

@@ -1,7 +1,8 @@
-"""What a network that has learned one task is worth for another, of which there are few images.
+"""Transfer learning: how much a trained network helps with another task that has few images.
 
-`python -m cnn_course.chapters.colour_images.transfer` writes ``transfer.json``, which notebook 21 draws: some
-minutes of processor time. A near task is other kinds of the made pictures, a far one is handwritten digits.
+`python -m cnn_course.chapters.colour_images.transfer` writes ``transfer.json``, which notebook 21 draws. It
+takes some minutes of processor time. The near task is other kinds of made pictures, the far one handwritten
+digits.
 """
 
 import dataclasses
@@ -25,12 +26,12 @@ RECORD = Path(__file__).with_name("transfer.json")
 WAYS = "a new last layer", "all layers, from the trained ones", "all layers, from scratch"
 SIZES, SEEDS = (20, 50, 200, 1000), 5
 BATCH, STEPS, RATE, MOMENTUM, UNSEEN = 20, 200, 0.02, 0.9, 1000
-# The kinds of made pictures that the source network of the near task knows; the others are its task.
+# The source network of the near task knows so many kinds of made pictures; the others are the task.
 KNOWN = 5
 
 
 class Task(NamedTuple):
-    """Images as a network for colour images gets them, float32, with labels; to learn from, and unseen."""
+    """Training and unseen images, float32 inputs of a network for colour images, with labels."""
 
     images: np.ndarray
     labels: np.ndarray
@@ -39,14 +40,14 @@ class Task(NamedTuple):
 
 
 def digits(images) -> np.ndarray:
-    """Return digits (N, 1, 28, 28), uint8, as colour images: grey, in the middle of 32 x 32 pixels."""
+    """Return digits (N, 1, 28, 28), uint8, as colour images: grey, centred in 32 x 32 pixels."""
     shown = gather_batch(images, np.arange(len(images)), 0.5, 0.5)
     wide = np.pad(shown, [(0, 0), (0, 0), (2, 2), (2, 2)], constant_values=-1)
     return np.repeat(wide, 3, axis=1)
 
 
 def digits_task(mnist: Dataset, size: int, seed: int = 0) -> Task:
-    """Return a task with `size` digits to learn from, drawn by the seed."""
+    """Return a task with `size` training digits, drawn at random."""
     chosen = np.random.default_rng(seed).choice(len(mnist.train_labels), size, replace=False)
     unseen = slice(UNSEEN)
     return Task(
@@ -70,18 +71,18 @@ def other_kinds_task(pictures: Dataset, size: int, seed: int = 0) -> Task:
 
 
 def learn(way: str, task: Task, source: Sequential, seed: int = 0, steps: int = STEPS) -> float:
-    """Learn a task in one of `WAYS`; return the share of unseen images that are answered rightly.
+    """Learn a task in one of `WAYS`; return the accuracy on unseen images.
 
     Parameters
     ----------
     way : str
     task : Task
     source : Sequential
-        A `cifar_convnet_bn` for batches of `BATCH`, trained; with the second way it is trained further.
+        A trained `cifar_convnet_bn` for batches of `BATCH`; the second way trains it further.
     seed, steps : int
     """
     if way == WAYS[0]:
-        # The other layers stay as they are: so what they make of an image is computed once.
+        # The other layers are frozen, so their output for each image is computed once.
         task = task._replace(images=features(source, task.images), unseen=features(source, task.unseen))
         network = Sequential([Linear(2048, 10)], (2048,), BATCH, seed=seed)
     else:
@@ -100,7 +101,7 @@ def learn(way: str, task: Task, source: Sequential, seed: int = 0, steps: int = 
 
 
 def features(network: Sequential, images) -> np.ndarray:
-    """Return what comes out of all layers but the last, (N, 2048), for whole batches of images."""
+    """Return the output of all layers but the last, (N, 2048), for whole batches of images."""
     found = []
     for first in range(0, len(images), network.batch_size):
         network.predict(images[first : first + network.batch_size])
@@ -109,7 +110,7 @@ def features(network: Sequential, images) -> np.ndarray:
 
 
 def source_of_some_kinds(pictures: Dataset) -> Sequential:
-    """Train a network on the first `KNOWN` kinds of made pictures alone, by the last recipe of `STEPS`."""
+    """Train a network on only the first `KNOWN` kinds of made pictures, with the last recipe of `STEPS`."""
     seen = pictures.train_labels < KNOWN
     some = {"train_images": pictures.train_images[seen], "train_labels": pictures.train_labels[seen]}
     network, _ = improvements.train(improvements.STEPS[-1], dataclasses.replace(pictures, **some))
@@ -117,7 +118,7 @@ def source_of_some_kinds(pictures: Dataset) -> Sequential:
 
 
 def measure(path: Path = RECORD, sizes: tuple = SIZES, seeds: int = SEEDS, steps: int = STEPS) -> dict:
-    """Learn both tasks in all ways, from each number of images; write the record, and return it."""
+    """Learn both tasks in all ways, with each number of images; write the record, and return it."""
     mnist, pictures = load("mnist"), load("made-pictures", log=print)
     settings = {"ways": WAYS, "sizes": sizes, "steps": steps, "batch_size": BATCH, "lr": RATE}
     record = new_record("transfer", **settings, results={})
@@ -140,7 +141,7 @@ def measure(path: Path = RECORD, sizes: tuple = SIZES, seeds: int = SEEDS, steps
 
 
 def recorded() -> dict:
-    """Return what was measured: for each task and way a list over `sizes`, of a share for each seed."""
+    """Return the record: for each task and way a list over `sizes`, with the accuracy of each seed."""
     return json.loads(RECORD.read_text())
 
 

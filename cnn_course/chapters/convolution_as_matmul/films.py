@@ -1,16 +1,16 @@
-"""A picture that moves: tiles that are multiplied while the next ones are loaded."""
+"""An animation of double buffering: tiles are multiplied while the next ones are loaded."""
 
 from typing import NamedTuple
 
 from cnn_course.engine import plots
 
 _LOAD, _STORE, _HOLD, _MULTIPLY = "#a8d2ec", "#388ac2", "#dcebf5", "#f2c773"
-# How long each takes, in no unit: what counts is their order.
+# Durations in arbitrary units: only the order matters.
 _LOADING, _STORING, _MULTIPLYING = 3, 1, 3
 
 
 class Bar(NamedTuple):
-    """What a block does, or a pair of tiles holds, for a while."""
+    """An interval in which a block does something, or a pair of tiles holds a step."""
 
     lane: str
     begin: float
@@ -20,7 +20,7 @@ class Bar(NamedTuple):
 
 
 def one_pair(steps: int) -> tuple[list[Bar], list[float]]:
-    """Return what a block with one pair of tiles does, and when its barriers are.
+    """Return the bars of a block with one pair of tiles, and the times of its barriers.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def buffers_film(steps=3) -> plots.Film:
     Parameters
     ----------
     steps : int
-        How many are drawn.
+        Their number.
     """
     bars, barriers = one_pair(steps)
     times = sorted({bar.begin + bar.length for bar in [*bars, *two_pairs(steps)[0]]})
@@ -97,7 +97,7 @@ def buffers_film(steps=3) -> plots.Film:
 
 
 def _schedules(steps, now):
-    """Draw what a block has done until now, both ways, as a figure."""
+    """Draw a block's work until `now`, both ways, as a figure."""
     fig, axes = plots.figure(2, 1, size=(7.2, 3.8), sharex=True, height_ratios=[3, 4])
     titles = "one pair of tiles: two barriers a step", "two pairs: one barrier a step"
     end = one_pair(steps)[1][-1]
@@ -119,7 +119,7 @@ def _schedules(steps, now):
 
 
 def _draw(ax, lane, bar, now):
-    """Draw as much of a bar as is over."""
+    """Draw the part of a bar before `now`."""
     length = min(bar.begin + bar.length, now) - bar.begin
     if length > 0:
         ax.barh(lane, length, left=bar.begin, height=0.8, color=bar.colour, edgecolor=plots.PAPER)

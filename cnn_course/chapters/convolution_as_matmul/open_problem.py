@@ -16,7 +16,7 @@ beat_conv2d_forward = Contest(
         normal(rng, (FILTERS, CHANNELS, FILTER_SIDE, FILTER_SIDE)),
         normal(rng, FILTERS),
     ),
-    # Of a multiply-add for each product, 142,737,408, Winograd's minimal filtering of 4 x 4 results leaves a
-    # quarter of the multiplications, and adds some additions.
+    # There are 142,737,408 multiply-adds. Winograd's minimal filtering of 4 x 4 results needs a quarter of
+    # the multiplications, and some extra additions.
     least_operations=IMAGES * FILTERS * (SIDE - FILTER_SIDE + 1) ** 2 * CHANNELS * FILTER_SIDE**2 // 4,
 )

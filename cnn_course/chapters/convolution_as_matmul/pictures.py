@@ -19,7 +19,7 @@ def im2col_picture(channels, height, width, kernel_size, position) -> plots.Pict
     kernel_size : int
         Of the square window; stride 1, no padding.
     position : int
-        Which of the output's positions is marked.
+        The output's position to mark.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def im2col_picture(channels, height, width, kernel_size, position) -> plots.Pict
 
 
 def _numbered(ax, numbers, image, title):
-    """Draw numbers of pixels, each in the colour of its channel."""
+    """Draw numbered pixels in the colours of their channels."""
     ax.set_facecolor(plots.PAPER)
     ax.imshow(_CHANNELS[numbers // image[0].size], interpolation="nearest")
     ruled(ax, *numbers.shape)
@@ -76,15 +76,15 @@ def _numbered(ax, numbers, image, title):
 
 
 def busy_picture(launches, multiprocessors, machine) -> plots.Picture:
-    """Draw how many multiprocessors of a GPU have a block, a row of squares for each launch.
+    """Draw how many multiprocessors of a GPU have a block, one row of squares per launch.
 
     Parameters
     ----------
     launches : dict of str to int
-        What is launched, and its blocks.
+        The blocks of each launch, by its name.
     multiprocessors : int
     machine : str
-        Whose they are.
+        The GPU, with an article.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def busy_picture(launches, multiprocessors, machine) -> plots.Picture:
     """
     across = -(-multiprocessors // 3)
     fig, axes = plots.figure(len(launches), 1, size=(7.2, 0.95 * len(launches)))
-    told = []
+    counts = []
     for ax, (name, blocks) in zip(np.ravel(axes), launches.items(), strict=True):
         number = np.arange(3 * across).reshape(3, across)
         busy, there = (
@@ -103,10 +103,10 @@ def busy_picture(launches, multiprocessors, machine) -> plots.Picture:
         ax.imshow(np.where(busy, DARK, np.where(there, NOTHING, PAPER)), interpolation="nearest")
         ruled(ax, 3, across)
         ax.set_title(f"{name}: {plots.counted(blocks, 'block')}", fontsize=10, color=plots.INK, loc="left")
-        told.append(f"{name}: {min(blocks, multiprocessors)} of {multiprocessors}")
-    caption = f"Multiprocessors of {machine} with a block to work on. {'; '.join(told)}."
+        counts.append(f"{name}: {min(blocks, multiprocessors)} of {multiprocessors}")
+    caption = f"Multiprocessors of {machine} with a block to work on. {'; '.join(counts)}."
     rows = plots.counted(len(launches), "row")
-    alt = f"{rows} of {multiprocessors} squares; those that work are dark. {'; '.join(told)}."
+    alt = f"{rows} of {multiprocessors} squares; those that work are dark. {'; '.join(counts)}."
     return plots.picture(fig, caption, alt)
 
 
@@ -177,12 +177,12 @@ def implicit_picture(channels, height, width, kernel_size, side, block, step) ->
 
 
 def ladder_picture(record) -> plots.Picture:
-    """Draw how fast the rungs of the matrix product were on a GPU, with what share of the library that is.
+    """Draw the speed of the rungs of the matrix product on a GPU, and their share of the library's speed.
 
     Parameters
     ----------
     record : dict
-        Of the benchmark "ops".
+        Of the "ops" benchmark.
     """
     from benchmarks.plots import plot_ladder
 
@@ -192,14 +192,14 @@ def ladder_picture(record) -> plots.Picture:
         if result["operation"] != "matmul" or "PyTorch" not in rates:
             continue
         ours = {who: rate for who, rate in rates.items() if not who.startswith("PyTorch")}
-        told = (f"{rung} {rate / rates['PyTorch']:.0%}" for rung, rate in ours.items())
-        shares.append(f"{result['shape']}: {', '.join(told)}")
+        percentages = (f"{rung} {rate / rates['PyTorch']:.0%}" for rung, rate in ours.items())
+        shares.append(f"{result['shape']}: {', '.join(percentages)}")
     caption = (
         f"Matrix products on {record['machine']['gpu']['name']}, {record['date']}. Share of PyTorch's speed "
         f"in float32 at each rung. {'; '.join(shares)}."
     )
     alt = (
-        "A panel for each shape, with a bar for each rung, naive to split, as long as it is fast, and a line "
-        "where PyTorch is. The numbers stand in the caption."
+        "A panel for each shape, with a bar for the speed of each rung, naive to split, and a line for "
+        "PyTorch. The numbers are in the caption."
     )
     return plots.picture(plot_ladder(record, "matmul"), caption, alt)

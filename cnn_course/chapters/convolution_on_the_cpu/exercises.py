@@ -4,7 +4,7 @@ import itertools
 import re
 
 import numpy as np
-from numpy import fft  # which answers as SciPy's does: the check needs NumPy alone
+from numpy import fft  # with SciPy's interface, so the check needs only NumPy
 
 from cnn_course.engine.checks.evidence import call
 from cnn_course.engine.checks.exercise import Exercise, Wrong, avoids, case
@@ -12,11 +12,11 @@ from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
 
 
 def _images_and_kernels(rng):
-    """Draw a small image first, then tall, wide, square, even, thin, a kernel that just fits, integers."""
+    """Draw a small image first, then other shapes, a kernel that just fits, and integers."""
     shapes = [((3, 4), (2, 2)), ((4, 4), (3, 3)), ((5, 8), (3, 2)), ((9, 4), (2, 4)), ((6, 6), (2, 2))]
     shapes += [((7, 5), (4, 3)), ((6, 3), (1, 1)), ((4, 7), (1, 5)), ((5, 7), (5, 7))]
     cases = [(rng.normal(size=image), rng.normal(size=kernel)) for image, kernel in shapes]
-    # Whole pixels and fractional weights: the sums are no integers.
+    # Integer pixels and fractional weights: the sums aren't integers.
     return [*cases, (rng.integers(1, 100, (5, 6)), rng.normal(size=(2, 3)))]
 
 
@@ -34,7 +34,7 @@ def _centred(image, kernel):
 
 
 def _mirrored_indices(image, kernel):
-    """Return what loops give that read ``kernel[n, m]``, which only a square kernel survives."""
+    """Return the result of loops that read ``kernel[n, m]``; only a square kernel allows that."""
     weights = np.empty(kernel.shape)
     for m, n in np.ndindex(kernel.shape):
         weights[m, n] = kernel[n, m]
@@ -42,7 +42,7 @@ def _mirrored_indices(image, kernel):
 
 
 def _sides_exchanged(image, kernel, size_too=True):
-    """Return what loops give that take the kernel's height for its width, here or for the output too."""
+    """Return the result of loops that exchange `kh` and `kw`, with `size_too` also in the output's size."""
     kw, kh = kernel.shape
     out_h, out_w = np.subtract(image.shape, (kh, kw) if size_too else (kw, kh)) + 1
     out = np.zeros((out_h, out_w))
@@ -52,7 +52,7 @@ def _sides_exchanged(image, kernel, size_too=True):
 
 
 def _summed_as_the_image(image, kernel):
-    """Return the sum in the image's type, cut off after each product."""
+    """Return the sum in the image's dtype, truncated after each product."""
     valid = conv_cpu(image, kernel).shape
     out = np.zeros(valid, image.dtype)
     for m, n in np.ndindex(kernel.shape):
@@ -66,17 +66,17 @@ def _only_last_product(image, kernel):
 
 
 _FLIPPED = (
-    "Your filter is flipped: `{kernel}[0, 0]` meets the window's last pixel and not its first. That is the "
-    "mathematician's convolution; here the kernel stays as it is."
+    "Your filter is flipped: `{kernel}[0, 0]` meets the window's last pixel, not its first. That is the "
+    "mathematical convolution. Don't flip the kernel here."
 )
 
 _SIDES_EXCHANGED = (
-    "You have exchanged `kh` and `kw`: `{kernel}.shape` is `(kh, kw)`, the height first; `m` counts to `kh` "
-    "and `n` to `kw`. Only a square kernel survives the exchange."
+    "You have exchanged `kh` and `kw`: `{kernel}.shape` is `(kh, kw)`, the height first; `m` runs to `kh` "
+    "and `n` to `kw`. The exchange is right only for a square kernel."
 )
 _IMAGES_DTYPE = (
-    "Your result has the image's dtype. If that is an integer one, as pixels often have, the fractions are "
-    "cut off: `np.zeros(shape)` without a dtype is floating-point."
+    "Your result has the image's dtype. If it's an integer type, as it often is for pixels, the fractions "
+    "are lost: `np.zeros(shape)` without a dtype is floating-point."
 )
 
 conv_by_hand = Exercise(
@@ -92,8 +92,8 @@ conv_by_hand = Exercise(
             [("def", "@njit\ndef"), ("[i + m, j + n]", "[i + kh - 1 - m, j + kw - 1 - n]")],
         ),
         "same size": (
-            "You return as many outputs as the image has pixels, as the article's docstring promises. Its "
-            "loops give only the valid region: the windows that lie wholly on the image.",
+            "You return as many outputs as the image has pixels, as the article's docstring promises. But "
+            "its loops compute only the valid region: the windows that lie completely on the image.",
             lambda image, kernel: conv_cpu(image, kernel, mode="same"),
             (
                 "kh, kw = kernel.shape",
@@ -102,7 +102,8 @@ conv_by_hand = Exercise(
             ),
         ),
         "zeros left over": (
-            "The numbers are right, in the corner of too large an array: count the window's positions.",
+            "The numbers are right, but in the corner of an array that is too large: count the window's "
+            "positions.",
             _placed,
             [
                 ("np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))", "np.zeros(image.shape)"),
@@ -111,7 +112,7 @@ conv_by_hand = Exercise(
             ],
         ),
         "full": (
-            "You return the full region: also the windows that hang over the image's edge.",
+            "You return the full region, with windows that overhang the image's edge.",
             lambda image, kernel: conv_cpu(image, kernel, mode="full"),
             """
             h, w = image.shape
@@ -129,12 +130,12 @@ conv_by_hand = Exercise(
             (" + 1", "", 2),
         ),
         "last product only": (
-            "Each output is its last product: is it `=` for `+=`, or a sum set back to zero?",
+            "Each output is its last product: do you use `=` instead of `+=`, or reset the sum to zero?",
             _only_last_product,
             ("out[i, j] +=", "out[i, j] ="),
         ),
         "kernel transposed": (
-            "You read `{kernel}[n, m]` where `{kernel}[m, n]` is meant: `m` counts rows, `n` columns.",
+            "You read `{kernel}[n, m]` instead of `{kernel}[m, n]`: `m` counts rows, `n` columns.",
             _mirrored_indices,
             ("kernel[m, n]", "kernel[n, m]"),
         ),
@@ -157,12 +158,12 @@ conv_by_hand = Exercise(
             ],
         ),
         "averaged": (
-            "You divide by the number of entries of the kernel. Sum the products; do not average them.",
+            "You divide by the number of entries of the kernel. Sum the products; don't average them.",
             lambda image, kernel: conv_cpu(image, kernel) / kernel.size,
             ("kernel[m, n]", "kernel[m, n] / kernel.size"),
         ),
         "window not moved": (
-            "Every output is that of the first window: use `i` and `j` in the index into `{image}`.",
+            "Every output is that of the first window: use `i` and `j` in the index of `{image}`.",
             lambda image, kernel: np.full_like(conv_cpu(image, kernel), conv_cpu(image, kernel)[0, 0]),
             ("image[i + m, j + n]", "image[m, n]"),
         ),
@@ -186,12 +187,13 @@ convolve = Exercise(
             ("kernel[::-1, ::-1]", "kernel"),
         ),
         "upside down only": (
-            "You turn the kernel upside down, but left and right stay: a convolution reverses both axes.",
+            "You turn the kernel upside down, but don't exchange left and right: a convolution reverses both "
+            "axes.",
             _with_kernel(np.flipud),
             ("kernel[::-1, ::-1]", "kernel[::-1]"),
         ),
         "left to right only": (
-            "You exchange left and right, but top and bottom stay: a convolution reverses both axes.",
+            "You exchange left and right, but not top and bottom: a convolution reverses both axes.",
             _with_kernel(np.fliplr),
             ("kernel[::-1, ::-1]", "kernel[:, ::-1]"),
         ),
@@ -206,7 +208,7 @@ convolve = Exercise(
             ("kernel[::-1, ::-1]", "np.rot90(kernel)"),
         ),
         "image flipped": (
-            "You flip the image, which puts the right numbers in reverse order: flip the kernel.",
+            "You flip the image, which reverses the order of the right numbers: flip the kernel.",
             lambda image, kernel: conv_cpu(image[::-1, ::-1], kernel),
             ("conv_cpu(image, kernel[::-1, ::-1])", "conv_cpu(np.flip(image), kernel)"),
         ),
@@ -216,7 +218,7 @@ convolve = Exercise(
             ("conv_cpu(image, kernel[::-1, ::-1])", "conv_cpu(image, kernel)[::-1, ::-1]"),
         ),
         "full": (
-            "The flip is right, but you return the full region: keep the windows wholly on the image.",
+            "The flip is right, but you return the full region: keep only windows completely on the image.",
             lambda image, kernel: conv_cpu(image, kernel, mode="full", flip=True),
             ("kernel[::-1, ::-1]", 'kernel[::-1, ::-1], mode="full"'),
         ),
@@ -225,7 +227,7 @@ convolve = Exercise(
 
 
 def _padded(before_and_after, **how):
-    """Return a function that pads the image in one wrong way, then convolves."""
+    """Return a mistake's function: it pads the image in a wrong way, then convolves."""
 
     def conv(image, kernel):
         return conv_cpu(np.pad(image, [before_and_after(k) for k in kernel.shape], **how), kernel)
@@ -251,7 +253,7 @@ conv_same = Exercise(
             ("np.pad(image, border)", "image"),
         ),
         "output padded": (
-            "The size is right, but you pad the result. Pad the image, so that the edge sees its pixels.",
+            "The size is right, but you pad the result. Pad the image: outputs at the edge need its pixels.",
             _centred,
             ("conv_cpu(np.pad(image, border), kernel)", "np.pad(conv_cpu(image, kernel), border)"),
         ),
@@ -271,7 +273,8 @@ conv_same = Exercise(
             ("((k - 1) // 2, k // 2)", "(k - 1, k - 1)"),
         ),
         "one too many": (
-            "Right for odd kernels. For even ones, `k // 2` zeros on both sides are one more than `k - 1`.",
+            "Right for odd kernels. For even ones, `k // 2` zeros on both sides are one too many: `k`, not "
+            "`k - 1`.",
             _padded(lambda k: (k // 2, k // 2)),
             ("((k - 1) // 2, k // 2)", "(k // 2, k // 2)"),
         ),
@@ -291,7 +294,7 @@ conv_same = Exercise(
             ("np.pad(image, border)", "np.pad(image, border[::-1])"),
         ),
         "edges repeated": (
-            "You continue the image with its edge pixels. Here it is continued with zeros.",
+            "You pad the image with its edge pixels. Pad it with zeros.",
             _padded(lambda k: ((k - 1) // 2, k // 2), mode="edge"),
             ("np.pad(image, border)", 'np.pad(image, border, mode="edge")'),
         ),
@@ -304,7 +307,7 @@ conv_same = Exercise(
 )
 
 
-# What is still to repair, and the slip in the solution that brings it back.
+# The mistakes: the repair that is missing, and the slip that puts the mistake into the solution.
 _REPAIRS = {
     "reversed": (
         "the signal meets its reversed self: that is the convolution x * x",
@@ -342,7 +345,7 @@ def _article(left):
 
 
 def _partly_repaired():
-    """Return each way to have repaired some of the four mistakes and not all."""
+    """Return all answers that repair some of the four mistakes but not all."""
     mistakes = {}
     for count in range(1, len(_REPAIRS)):
         for left in itertools.combinations(_REPAIRS, count):
@@ -366,15 +369,15 @@ def _circular(signal, delay=None):
     return np.array([signal @ np.roll(signal, -d) for d in lags])
 
 
-def _tells_the_delay(attempt):
-    """Demand the delay in the message of its refusal, as a separate number."""
+def _names_the_delay(attempt):
+    """Demand that the message of the ValueError contains the delay, as a separate number."""
     for delay in (40, -30):
         refusal = call(attempt, case(np.arange(5.0), delay))
         if not re.search(rf"(?<![\d.-]){delay}(?!\d)", str(refusal.error)):
             raise Wrong(
-                "delay not told",
-                "The numbers are right, and the ValueError comes when it should. But its message does not "
-                "say which delay it was: put `delay` into it.",
+                "delay not named",
+                "The numbers are right, and you raise the ValueError when you should. But its message "
+                "doesn't name the delay: put `delay` into it.",
                 f"Seen with `delay` = {delay}: the message is `{refusal.error}`.",
             )
 
@@ -384,7 +387,7 @@ autocorrelation = Exercise(
     reference=correlate_cpu,
     cases=_signals,
     starts_as=_article(tuple(_REPAIRS)),
-    properties=(avoids("correlate_cpu"), _tells_the_delay),
+    properties=(avoids("correlate_cpu"), _names_the_delay),
     mistakes={
         **_partly_repaired(),
         "normalised": (
@@ -393,12 +396,12 @@ autocorrelation = Exercise(
             ("full[n - 1 + delay :]", "full[n - 1 + delay :] / np.sum(signal**2)"),
         ),
         "averaged": (
-            "You divide by the number of samples; here the products are summed.",
+            "You divide by the number of samples. Just sum the products here.",
             lambda signal, delay=None: correlate_cpu(signal, delay) / len(signal),
             ("full[n - 1 + delay :]", "full[n - 1 + delay :] / signal.size"),
         ),
         "circular": (
-            "The end of your signal meets its beginning again: outside its samples the signal is zero.",
+            "Your signal wraps around: outside its samples, the signal is zero.",
             _circular,
             [
                 (
@@ -409,12 +412,12 @@ autocorrelation = Exercise(
             ],
         ),
         "all lags": (
-            "Without a delay you return the negative lags too; the result is to start at lag 0.",
+            "Without a delay you return the negative lags too. Start the result at lag 0.",
             lambda signal, delay=None: correlate_cpu(signal, 1 - len(signal) if delay is None else delay),
             ("delay = 0", "delay = 1 - n"),
         ),
         "mean removed": (
-            "You subtract the mean first. Statisticians do; here the signal is taken as it is.",
+            "You subtract the mean first, as in statistics. Use the signal itself here.",
             lambda signal, delay=None: correlate_cpu(signal - signal.mean(), delay),
             ("n = len(signal)", "n = len(signal)\nsignal = signal - np.mean(signal)"),
         ),
@@ -423,7 +426,7 @@ autocorrelation = Exercise(
 
 
 def _by_fft(spectrum=np.conj, of_image=np.positive, size_given=True, crop=True, corner=(0, 0)):
-    """Return an FFT convolution that differs from the right one where its arguments say so."""
+    """Return an FFT convolution; the arguments make it wrong."""
 
     def conv(image, kernel):
         product = of_image(fft.rfft2(image)) * spectrum(fft.rfft2(kernel, s=image.shape))
@@ -455,19 +458,19 @@ conv_fft = Exercise(
             ],
         ),
         "wrapped round": (
-            "A plain product of spectra flips the kernel and wraps it round the image's edge, so the first "
+            "A plain product of spectra flips the kernel and wraps around the image's edge, so the first "
             "rows and columns are wrong too. Take the complex conjugate of the kernel's spectrum.",
             _by_fft(np.positive),
             ("np.conj(fft.rfft2(kernel, s=image.shape))", "fft.rfft2(kernel, s=image.shape)"),
         ),
         "not cropped": (
-            "You return an output for every pixel. In the last `kh - 1` rows and `kw - 1` columns the "
-            "kernel wraps round to the other side of the image: keep the valid region only.",
+            "You return an output for every pixel. In the last `kh - 1` rows and `kw - 1` columns the kernel "
+            "wraps around to the other side of the image: keep only the valid region.",
             _by_fft(crop=False),
             ("[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]", ""),
         ),
         "wrong corner": (
-            "You cut out the wrong part: the first window is output (0, 0); the last outputs wrap round.",
+            "You cut out the wrong part: the first window is output (0, 0); the last outputs wrap around.",
             _by_fft(corner=(1, 1)),
             (
                 "wrapped[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]",

@@ -1,4 +1,4 @@
-"""Pictures of notebooks 01 to 03: windows that slide, what filters see, signals and their correlations."""
+"""Pictures of notebooks 01 to 03: sliding windows, filtered images, signals and their correlations."""
 
 import io
 
@@ -7,7 +7,7 @@ from PIL import Image
 
 from cnn_course.engine import plots
 
-# How long a step of an animation stays, and its last one, in milliseconds.
+# Milliseconds that a step of an animation stays visible, and those of the last step.
 _STEP, _LAST = 700, 2500
 
 
@@ -15,13 +15,13 @@ _STEP, _LAST = 700, 2500
 
 
 def filters_picture(digit, seen) -> plots.Picture:
-    """Draw a digit, and what filters make of it.
+    """Draw a digit, and the results of filters on it.
 
     Parameters
     ----------
     digit : ndarray
     seen : dict of str to ndarray
-        For each filter's name its result: a blur, then five filters whose results have both signs.
+        Results by the filters' names: a blur, then five filters whose results have both signs.
     """
     fig, axes = plots.figure(2, 3, size=(7.2, 4.9))
     plots.show_image(axes[0, 0], digit, "the digit")
@@ -30,24 +30,24 @@ def filters_picture(digit, seen) -> plots.Picture:
     return plots.picture(
         fig,
         "One digit, five filters. Blue is positive, red negative, white zero.",
-        "A handwritten five and what five filters make of it: a blurred five; its left and right edges; its "
+        "A handwritten five and the results of five filters: a blurred five; its left and right edges; its "
         "upper and lower edges; a thin outline; and the strokes that run along the falling diagonal.",
     )
 
 
 def flip_picture(kernel, pixel, correlated, convolved) -> plots.Picture:
-    """Draw a kernel in the shape of an F, a single pixel, and the two things that come of them."""
+    """Draw a kernel in the shape of an F, a single pixel, and their correlation and convolution."""
     images = {"kernel": kernel, "the image": pixel, "cross-correlation": correlated, "convolution": convolved}
     return plots.picture(
         _row(images),
-        "A single bright pixel draws the kernel: turned by 180 degrees, or, with the flip, as it is.",
+        "A single bright pixel draws the kernel: turned by 180 degrees, or, with the flip, upright.",
         "A kernel in the shape of the letter F, an image with one bright pixel, and two results: "
         "cross-correlation draws the F rotated by 180 degrees, convolution draws it upright.",
     )
 
 
 def mirror_picture(images, mirrored) -> plots.Picture:
-    """Draw images above what the reader's kernel has made of each."""
+    """Draw images above the results of the reader's kernel."""
     fig, axes = plots.figure(2, len(images), size=(7.2, 0.5 + 14.4 / len(images)))
     for column, image, mine in zip(axes.T, images, mirrored, strict=True):
         plots.show_image(column[0], image, limits=(0, 255))
@@ -56,14 +56,14 @@ def mirror_picture(images, mirrored) -> plots.Picture:
     axes[1, 0].set_ylabel("yours")
     return plots.picture(
         fig,
-        "Above, images; below, the same after your kernel. Pale: what it should give.",
+        "Above: images. Below: the results of your kernel. Pale: the right results.",
         f"A row of {len(images)} handwritten digits. Below each the digit as a mirror shows it: pale until "
         "the exercise is solved.",
     )
 
 
 def _yours_or_pale(ax, yours, right, title="", **how):
-    """Draw what the reader's kernel gives; as long as that is nothing at all, what it should give, pale."""
+    """Draw the result of the reader's kernel, or, if it's all zeros, the right result in pale."""
     plots.show_image(ax, yours if yours.any() else right, title, **how)
     if not yours.any():
         ax.images[0].set_alpha(0.25)
@@ -78,14 +78,14 @@ def edges_picture(digit, right, yours) -> plots.Picture:
     _yours_or_pale(axes[2], yours, right, "your kernel", **signed)
     return plots.picture(
         fig,
-        "Left edges blue, right edges red. Pale: what your kernel should give.",
+        "Left edges blue, right edges red. Pale: the right result of your kernel.",
         "A handwritten digit; its left edges in blue and its right edges in red, as notebook 01's loops "
         "compute them; and the same from the exercise's kernel, pale until it is solved.",
     )
 
 
 def maps_picture(digits, filters, maps) -> plots.Picture:
-    """Draw filters in a row, and below it a row for each digit: what each filter makes of it.
+    """Draw filters in a row, and below it a row for each digit with the results of the filters.
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ def maps_picture(digits, filters, maps) -> plots.Picture:
             plots.show_image(ax, feature_map, cmap="RdBu")
     return plots.picture(
         fig,
-        f"{plots.counted(len(filters), 'learned filter')}, and what each makes of a digit. Blue is positive, "
-        "red negative.",
+        f"{plots.counted(len(filters), 'learned filter')}, and the result of each on a digit. Blue is "
+        "positive, red negative.",
         f"A row of 3 by 3 filters, squares of red and blue. Below it {plots.counted(len(digits), 'row')}: a "
         "handwritten digit, then the digit convolved with each filter; several answer to edges in one "
         "direction or another.",
@@ -113,7 +113,7 @@ def maps_picture(digits, filters, maps) -> plots.Picture:
 
 
 def _row(images, signed=None):
-    """Return a figure of images side by side; `signed` says which have both signs, and how far they go."""
+    """Return a figure of images side by side; `signed` has the limits of those with both signs."""
     signed = signed or {}
     fig, axes = plots.figure(1, len(images), size=(7.2, 0.4 + 7.0 / len(images)))
     for ax, (name, image) in zip(axes, images.items(), strict=True):
@@ -131,17 +131,17 @@ def _row(images, signed=None):
 def sliding_window(image, kernel, result) -> plots.Picture:
     """Draw a kernel that slides over a small image, output after output, as an animation.
 
-    Where nothing moves, on paper say, the last step is shown.
+    On paper, or where animations don't run, the last step is shown.
 
     Parameters
     ----------
     image, kernel, result : ndarray
-        Small ones: the numbers are written into them. `result` is the valid convolution.
+        Small: their numbers are shown. `result` is the valid convolution.
     """
     frames = [_window_frame(image, kernel, result, step) for step in range(result.size)]
     caption = (
-        f"The window in its {result.size} places, and the outputs so far. Blue: brighter on the right; red: "
-        "on the left."
+        f"The window at its {result.size} positions, and the outputs so far. Blue: brighter on the right; "
+        "red: on the left."
     )
     alt = (
         f"A {kernel.shape[0]} by {kernel.shape[1]} window moves over a small picture of a one, row by row. "
@@ -165,7 +165,7 @@ def _window_frame(image, kernel, result, step):
 
 
 def _animation(figures, caption, alt):
-    """Draw figures as the frames of one animated PNG, which shows the last of them where it stands still."""
+    """Draw figures as the frames of an animated PNG; without animation it shows the last frame."""
     stills = [plots.picture(fig, caption, alt) for fig in figures]
     frames = [np.array(Image.open(io.BytesIO(still.png)).convert("RGB")) for still in stills]
     # One palette for all frames.
@@ -197,7 +197,7 @@ def modes_picture(image_size, kernel_size, sizes) -> plots.Picture:
     kernel_size : int
         Of a square window.
     sizes : dict of str to tuple of int
-        For the modes valid, same and full, in this order, the size of the result.
+        The size of the result for the modes valid, same and full, in this order.
     """
     height, width = image_size
     most = kernel_size - 1
@@ -234,13 +234,13 @@ def echo_picture(received, scores, pulse=None, hidden=None, first=0) -> plots.Pi
     Parameters
     ----------
     received, scores : ndarray
-        What came in, and the correlation at each place of the window.
+        The received signal, and the correlation at each position of the window.
     pulse : ndarray, optional
-        What was sent, in its own row.
+        The pulse that was sent; drawn in its own row.
     hidden : int, optional
-        Where the pulse begins in `received`, to be shaded.
+        Where the pulse begins in `received`; it's shaded.
     first : int
-        The number of the first sample, where these are cut out of a longer signal.
+        The number of the first sample, in a part of a longer signal.
     """
     rows, best = 2 + (pulse is not None), int(scores.argmax())
     fig, axes = plots.figure(rows, 1, size=(7.2, 0.2 + 1.45 * rows), sharex=True)
@@ -257,9 +257,9 @@ def echo_picture(received, scores, pulse=None, hidden=None, first=0) -> plots.Pi
     ax.annotate(f"  {first + best}", (first + best, scores[best]), va="center", fontsize=9)
     ax.ticklabel_format(axis="x", useOffset=False)
     ax.set(ylabel="correlation", xlabel="sample, or place of the window")
-    caption = "The eye does not find the pulse in what was received (shaded); the correlation does."
+    caption = "The eye doesn't find the pulse in the received signal (shaded), but the correlation does."
     if pulse is None:
-        caption = "Each point of the lower curve is the work of one thread; one of them has found the pulse."
+        caption = "One thread computes each point of the lower curve. One of them has found the pulse."
     return plots.picture(
         fig,
         caption,
@@ -276,9 +276,9 @@ def noise_picture(levels, found) -> plots.Picture:
     ax.set(xlabel="strength of the noise (the pulse's height is 1)", ylabel="delays found, %", ylim=(0, 105))
     return plots.picture(
         fig,
-        "Of 200 noisy signals at each strength, how many gave away the exact delay.",
-        "A curve that stays at 100 percent up to noise as strong as the pulse, falls through one half near "
-        "twice the pulse, and creeps towards zero beyond four times.",
+        "The share of 200 noisy signals, at each strength, whose exact delay was found.",
+        "A curve that stays at 100 percent up to noise as strong as the pulse, falls below one half near "
+        "twice the pulse, and slowly approaches zero beyond four times.",
     )
 
 
@@ -289,7 +289,7 @@ def fft_picture(sizes, race) -> plots.Picture:
     ----------
     sizes : sequence of int
     race : cnn_course.engine.ledger.Ledger
-        With the rungs "direct" and "FFT", each timed once for each size, in this order.
+        Its rungs are "direct" and "FFT", each timed once per size, in this order.
     """
     fig, ax = plots.figure(size=(7.2, 3.0))
     for name, marker in (("direct", "o"), ("FFT", "s")):
@@ -299,7 +299,8 @@ def fft_picture(sizes, race) -> plots.Picture:
     ax.legend(frameon=False, fontsize=9)
     return plots.picture(
         fig,
-        "On a 512 x 512 image: direct summation grows with the kernel's area, the FFT stays where it is.",
+        "On a 512 x 512 image: the time of direct summation grows with the kernel's area, that of the FFT "
+        "stays the same.",
         f"Time against kernel size from {sizes[0]} to {sizes[-1]}, logarithmic. The direct loops start far "
         "below the FFT and rise steeply; the FFT's line is nearly level, and the two cross at a medium "
         "kernel size.",
@@ -307,18 +308,18 @@ def fft_picture(sizes, race) -> plots.Picture:
 
 
 def lags_picture(right, yours, period, signal=None, whose="the package's", xlabel="lag") -> plots.Picture:
-    """Draw an autocorrelation, and that of the reader's function over it.
+    """Draw an autocorrelation, and over it the result of the reader's function.
 
     Parameters
     ----------
     right, yours : ndarray
-        The true one, and that of the reader's function.
+        The right one, and the result of the reader's function.
     period : int
-        After how many samples the signal repeats.
+        The number of samples after which the signal repeats.
     signal : ndarray, optional
         Drawn above.
     whose : str
-        Who computed the true one.
+        Who computed the right one.
     xlabel : str
     """
     rows = 1 + (signal is not None)
@@ -333,8 +334,8 @@ def lags_picture(right, yours, period, signal=None, whose="the package's", xlabe
     ax.legend(frameon=False, fontsize=9)
     alt = (
         f"The autocorrelation of a noisy wave, a broad grey curve with peaks at lags 0, {period}, "
-        f"{2 * period} and so on; over it the thin curve of the exercise's function, which agrees only once "
-        "that is right."
+        f"{2 * period} and so on; over it the thin curve of the exercise's function, which agrees once the "
+        "function is right."
     )
     if signal is not None:
         alt = f"Above, a noisy wave of {len(signal)} samples. Below: {alt[0].lower()}{alt[1:]}"

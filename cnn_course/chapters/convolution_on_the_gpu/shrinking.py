@@ -1,4 +1,4 @@
-"""What the open exercise of notebook 03 shows: shrunk rings, and what launches would take on a T4."""
+"""The open exercise of notebook 03: a picture of shrunk rings, and modelled times on a T4."""
 
 from typing import NamedTuple
 
@@ -15,13 +15,13 @@ DIGITS = 1000
 
 
 def rings(size=121):
-    """Return an image of rings, the finer the farther from its middle."""
+    """Return an image of rings that become finer towards the edge."""
     row, column = np.indices((size, size)) - size // 2
     return (0.5 + 0.5 * np.cos(np.pi * (row**2 + column**2) / size)).astype(np.float32)
 
 
 def rings_picture(shrink=None) -> plots.Picture:
-    """Draw rings, every other pixel of them, and what a right `shrink` makes of them: pale without one."""
+    """Draw rings, every other pixel of them, and the result of a right `shrink`, pale without one."""
     image = rings()
     half = shrunk(image[None]) if shrink is None else shrink(image[None])
     fig, axes = plots.figure(1, 3, size=(7.2, 2.7))
@@ -32,8 +32,8 @@ def rings_picture(shrink=None) -> plots.Picture:
         axes[2].images[0].set_alpha(0.3)
     return plots.picture(
         fig,
-        "Rings too fine for half the pixels. Without the blur they turn into rings that are not there. Pale: "
-        "what your function should give.",
+        "Rings too fine for half the pixels. Without the blur, false rings appear. Pale: the right result of "
+        "your function.",
         "Three images. Rings around the middle, finer towards the edge; the same at half the size by leaving "
         "out pixels, with false rings around the middle of each side and the corners; and blurred first, "
         "where the fine rings fade to an even grey: pale until the exercise is solved.",
@@ -41,9 +41,9 @@ def rings_picture(shrink=None) -> plots.Picture:
 
 
 class Times(NamedTuple):
-    """What a program asks of a T4 for `DIGITS` digits: launches, and microseconds, modelled.
+    """A program's launches and modelled microseconds on a T4 for `DIGITS` digits.
 
-    `low` and `high` are where a measured time of the kernels would lie four times out of five.
+    A measured time of the kernels would be between `low` and `high` four times out of five.
     """
 
     launches: int
@@ -53,12 +53,12 @@ class Times(NamedTuple):
     copies: float
 
 
-#: Of the notebook's solution; a test models it again.
+#: The times of the notebook's solution; a test models it again.
 SOLUTION = Times(1, 14.4, 8.62, 35.9, 716)
 
 
 def times_of(shrink) -> Times:
-    """Model what a function's launches and copies would take."""
+    """Model the times of a function's launches and copies."""
     digits = data.load("mnist").test_images[:DIGITS, 0].astype(np.float32)
     with gpuless.profiling("T4") as timeline:
         shrink(digits)
@@ -68,7 +68,7 @@ def times_of(shrink) -> Times:
 
 
 class Comparison:
-    """The solution's times, and those of the reader's function below."""
+    """The solution's times, and below them those of the reader's function."""
 
     def __init__(self, yours, note=""):
         self.yours, self.note = yours, note
@@ -86,7 +86,7 @@ def _row(name, times):
 
 
 def modelled(shrink=None) -> Comparison:
-    """Compare a right `shrink` with the notebook's solution by what their launches would take on a T4."""
+    """Compare a right `shrink` with the notebook's solution by their modelled times on a T4."""
     if shrink is None:
         return Comparison(None, "Yours follows when the check is green.")
     if not frontends.installed():

@@ -1,6 +1,6 @@
 """The checks of notebook 04, ``04_debugging``: broken kernels to be fixed.
 
-Each broken kernel stands here as well as in its stub: as long as the learner's is the same code, it counts as
+Each broken kernel is here as well as in its stub: while the learner's kernel is the same code, it counts as
 not solved yet.
 """
 
@@ -20,7 +20,7 @@ from cnn_course.engine.checks.wording import line_of, name_of
 
 
 def _judges(judge, before):
-    """Return the judges of a kernel, with another one before one of them."""
+    """Return the judges of a kernel, with `judge` inserted before `before`."""
     place = KernelExercise.judges.index(before)
     return (*KernelExercise.judges[:place], judge, *KernelExercise.judges[place:])
 
@@ -74,7 +74,7 @@ def _border_not_halved(image):
 
 
 def right_neighbour(evidence):
-    """Find first of all that a thread with a pixel in the last column reads what lies to the right of it."""
+    """Report, before anything else, that a thread in the last column reads the pixel to its right."""
     for trial in evidence.traced:
         finding = most_telling(trial.report.findings)
         if finding is None:
@@ -88,9 +88,9 @@ def right_neighbour(evidence):
             return None
         return Wrong(
             "reads past the edge",
-            "The thread has a pixel, but the neighbour that it reads does not exist: it reads "
+            "The thread has a pixel, but the neighbour that it reads doesn't exist: it reads "
             f"`{finding.array}[{row}, {width}]`, and the last column is {column}. Take the pixel itself "
-            "there.",
+            "instead.",
             f"That is {launched.thread_called(finding.thread)} of {launched.block_called(finding.block)}.",
             line_of(evidence.attempt, finding.site),
             evidence.where(trial),
@@ -100,7 +100,7 @@ def right_neighbour(evidence):
 
 @dataclass(frozen=True, repr=False)
 class EdgesExercise(KernelExercise):
-    """An exercise whose kernel may read a neighbour that does not exist."""
+    """An exercise whose kernel may read a neighbour that doesn't exist."""
 
     judges: ClassVar[tuple] = _judges(right_neighbour, sanitizers_finding)
 
@@ -113,7 +113,7 @@ edges_kernel = EdgesExercise(
     float32=True,
     mistakes={
         "zero outside": (
-            "You take a missing neighbour for 0, so bright borders look like edges: use the pixel itself.",
+            "You take 0 for a missing neighbour, so bright borders look like edges: use the pixel itself.",
             lambda image: _edges(image, "constant"),
             (
                 "image[row, right] - image[row, left]",
@@ -130,18 +130,18 @@ edges_kernel = EdgesExercise(
             ),
         ),
         "border set to zero": (
-            "You set the first and the last column to 0. There, the pixel itself stands in for the neighbour "
-            "that is missing: half the difference to the one neighbour that exists.",
+            "You set the first and the last column to 0. The pixel itself replaces the missing neighbour "
+            "there: half the difference to the only neighbour.",
             _without_border,
             ("* float32(0.5)", "* float32(0.5) if 0 < column < width - 1 else float32(0)"),
         ),
         "border not halved": (
-            "In the first and last column you take the whole difference. Halve it there too.",
+            "In the first and the last column you take the whole difference. Halve it there too.",
             _border_not_halved,
             ("float32(0.5)", "float32(0.5 if 0 < column < width - 1 else 1)"),
         ),
         "sign kept": (
-            "The differences have kept their sign: `abs` is gone.",
+            "The differences keep their sign: you've removed `abs`.",
             lambda image: _slopes(image),
             ("abs(difference)", "difference"),
         ),
@@ -180,21 +180,21 @@ def _deviation(x):
 
 
 def _rows(rng):
-    """Draw rows of ordinary numbers, blank ones, some that differ little from a large one, and tiny ones."""
+    """Draw ordinary rows, blank rows, rows with a large mean and little variance, and tiny numbers."""
     yield launch(1, 8, normal(rng, (5, 7)), output((5, 7)))
     blank = np.full((3, 784), 255, np.float32)
     blank[1] = 3 * normal(rng, 784)
     yield launch(2, 2, blank, output(blank.shape))
-    far = np.float32(1000) + np.round(normal(rng, (4, 256)) * 8) / 8  # whose means float32 has exactly
+    far = np.float32(1000) + np.round(normal(rng, (4, 256)) * 8) / 8  # means that are exact in float32
     yield launch(3, 2, far, output(far.shape))
     yield launch(1, 1, normal(rng, (1, 1)), output((1, 1)))
     yield launch(3, 4, normal(rng, (9, 32)), output((9, 32)))
-    tiny = np.float32(0.01) * normal(rng, (6, 11))  # beside whose variance 0.00001 counts
+    tiny = np.float32(0.01) * normal(rng, (6, 11))  # 0.00001 isn't negligible beside the variance
     yield launch(2, 4, tiny, output(tiny.shape))
 
 
 def _variance_in(got, right, variance):
-    """Return the variance in a row that is right but for it, None if there is none."""
+    """Return the variance in a row that is otherwise right, None if the row has other errors."""
     factor = got @ right / (right @ right) if right.any() else 0
     if not (factor > 0 and np.allclose(got, factor * right, rtol=0, atol=1e-4 * factor)):
         return None
@@ -202,7 +202,7 @@ def _variance_in(got, right, variance):
 
 
 def few_digits(evidence):
-    """Find that rows are wrong by their variance alone, and their mean is large beside it."""
+    """Report rows with only the variance wrong, and a mean that is large relative to it."""
     seen = []
     for trial in evidence.failed:
         if trial.got.error:
@@ -214,13 +214,13 @@ def few_digits(evidence):
             if found is None or mean**2 < 1e4 * variance:
                 return None
             where = evidence.where(trial)
-            seen.append((f"In row {row} it comes to {found:.6g} where {variance:.6g} is right.", where))
+            seen.append((f"In row {row} it's {found:.6g} instead of {variance:.6g}.", where))
     if not seen:
         return None
     return Wrong(
         "few digits",
-        "Your variance is still a difference of two large numbers, so few of its digits are right. Neither "
-        "clamping nor sums in float64 bring them back. Subtract the mean first, then square.",
+        "Your variance is still a difference of two large numbers, so only a few digits are right. Neither "
+        "clamping nor sums in float64 restore them. Subtract the mean first, then square.",
         *seen[0],
     )
 
@@ -240,12 +240,12 @@ standardise_kernel = StandardiseExercise(
     float32=True,
     mistakes={
         "sum of squares": (
-            "You divide by the root of the sum of the squared differences; take their mean, divided by `n`.",
+            "You divide by the root of the sum of the squared differences. Take their mean: divide by `n`.",
             lambda x: _standardised(x, lambda x, centred: (centred**2).sum(axis=1, keepdims=True)),
             ("squares / n", "squares"),
         ),
         "not centred": (
-            "The variance is that of the numbers themselves: square their differences from the mean.",
+            "You square the numbers themselves: square their differences from the mean.",
             lambda x: _standardised(x, lambda x, centred: (x**2).mean(axis=1, keepdims=True)),
             ("(x[row, k] - mean) * (x[row, k] - mean)", "x[row, k] * x[row, k]"),
         ),
@@ -260,12 +260,12 @@ standardise_kernel = StandardiseExercise(
             ("math.sqrt(squares / n + float32(1e-5))", "(math.sqrt(squares / n) + float32(1e-5))"),
         ),
         "mean not taken off": (
-            "You divide the numbers as they are. Take the mean off first: `{x}[row, k] - mean`.",
+            "You divide the numbers without subtracting the mean. Subtract it first: `{x}[row, k] - mean`.",
             lambda x: x / _deviation(x),
             ("out[row, k] = (x[row, k] - mean)", "out[row, k] = x[row, k]"),
         ),
         "n - 1": (
-            "You divide the squares by one number less than there are. Divide by `n`.",
+            "You divide the sum of squares by `n - 1`. Divide by `n`.",
             lambda x: _standardised(
                 x, lambda x, centred: (centred**2).sum(axis=1, keepdims=True) / max(x.shape[1] - 1, 1)
             ),

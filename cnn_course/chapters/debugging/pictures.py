@@ -1,4 +1,4 @@
-"""What notebooks 04, 12 and 19 show: errors in place, threads past an edge, races, lost updates, and NaNs."""
+"""Pictures of notebooks 04, 12 and 19: wrong pixels, threads past an edge, races, lost updates, NaNs."""
 
 import numpy as np
 from matplotlib.colors import ListedColormap
@@ -11,7 +11,7 @@ _WRONG = ListedColormap(["#e6e4df", plots.RED])
 
 
 def error_picture(wanted, got, caption, alt) -> plots.Picture:
-    """Draw an image as it should be, as it was computed, and where the two differ.
+    """Draw the right image, the computed image, and the pixels where they differ.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def error_picture(wanted, got, caption, alt) -> plots.Picture:
 
 
 def row_of_images(images, caption, alt) -> plots.Picture:
-    """Draw images side by side, each in its own range of grey.
+    """Draw images side by side, each with its own grey scale.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def row_of_images(images, caption, alt) -> plots.Picture:
 
 
 def outside_picture(height, width, block, guard) -> plots.Picture:
-    """Draw the threads over an image: those with a pixel, those held back, and those let through outside.
+    """Draw the threads over an image: those with a pixel, and those outside that pass the guard or not.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def outside_picture(height, width, block, guard) -> plots.Picture:
     block : int
         Blocks have `block` by `block` threads.
     guard : callable
-        Takes the rows and columns of all threads, returns which of them pass.
+        Takes the rows and columns of all threads; returns which threads pass.
     """
     down, across = (-(-n // block) * block for n in (height, width))
     row, column = np.indices((down, across))
@@ -70,18 +70,18 @@ def outside_picture(height, width, block, guard) -> plots.Picture:
         fig,
         f"The threads, block by block. Crosses: the {through.sum()} that have no pixel and pass the guard.",
         f"A square of {down} by {across} threads, cut into blocks by lines. The {height} by {width} at the "
-        f"upper left have a pixel. {through.sum()} just outside, marked by crosses, pass the guard as well; "
-        "the rest of the border is held back.",
+        f"upper left have a pixel. {through.sum()} just outside, marked by crosses, also pass the guard. The "
+        "guard stops the rest of the border.",
     )
 
 
 def curves_picture(curves, caption, alt) -> plots.Picture:
-    """Draw signals over one another, each with another kind of line.
+    """Draw signals over one another, each in its own line style.
 
     Parameters
     ----------
     curves : dict of str to ndarray
-        At most four; the first is what there was before.
+        At most four; the first is the original.
     caption, alt : str
     """
     fig, ax = plots.figure(size=(7.2, 2.4))
@@ -94,7 +94,7 @@ def curves_picture(curves, caption, alt) -> plots.Picture:
 
 
 def _moments(ax, title, rows, barrier=None):
-    """Draw what threads do, time running to the right; `rows` holds (moment, kind, text) of each thread."""
+    """Draw threads over time; `rows` holds (moment, kind, text) of each thread."""
     ax.set(xlim=(-0.1, 4.1), ylim=(-0.2, 2.1), xticks=[])
     ax.set_yticks([1.5, 0.5], list(rows))
     ax.tick_params(axis="y", length=0)
@@ -110,7 +110,7 @@ def _moments(ax, title, rows, barrier=None):
 
 
 def race_picture() -> plots.Picture:
-    """Draw three ways in which two neighbouring threads of different warps may go through a round."""
+    """Draw three possible orders of a round, for two neighbouring threads in different warps."""
     fig, axes = plots.figure(3, 1, size=(7.2, 4.3))
     first, second = "thread 31, warp 0", "thread 32, warp 1"
 
@@ -148,7 +148,8 @@ def race_picture() -> plots.Picture:
     )
     return plots.picture(
         fig,
-        "One round, two threads, time to the right. What thread 32 reads depends on who comes first.",
+        "One round, two threads, time to the right. The value that thread 32 reads depends on which warp "
+        "comes first.",
         "Three time lines of two threads. In the first, thread 31 reads and writes element 31, then thread "
         "32 reads it and gets the new value. In the second, thread 32 comes first and gets the old one. In "
         "the third, a barrier stands between all reads and all writes, and thread 32 gets the old value.",
@@ -156,7 +157,7 @@ def race_picture() -> plots.Picture:
 
 
 def lost_update_picture() -> plots.Picture:
-    """Draw how two threads add to one bin, and one count is lost; and the same with atomic updates."""
+    """Draw how two threads add to one bin and one count is lost, and the same with atomic updates."""
     fig, axes = plots.figure(2, 1, size=(7.2, 3.2))
     _moments(
         axes[0],
@@ -183,7 +184,7 @@ def lost_update_picture() -> plots.Picture:
 
 
 def counts_picture(right, counted) -> plots.Picture:
-    """Draw how often each level occurs, and how often it was counted.
+    """Draw each level's occurrences, and its count.
 
     Parameters
     ----------
@@ -197,23 +198,23 @@ def counts_picture(right, counted) -> plots.Picture:
     ax.legend(frameon=False, fontsize=9, ncols=2, loc="upper right")
     return plots.picture(
         fig,
-        "Outlines: how often each level occurs. Bars inside: what was counted.",
+        "Outlines: how often each level occurs. Bars inside: the counts.",
         f"{len(right)} outlined bars of nearly the same height, one for each grey level, and inside each a "
-        "narrower bar for what was counted; it falls short of the outline where counts were lost.",
+        "narrower bar for the count, which is shorter than the outline where counts were lost.",
     )
 
 
 def spread_picture(shares) -> plots.Picture:
-    """Draw which share of each array was not finite, step by step of a training run.
+    """Draw the share of non-finite numbers in each array, for each step of a training run.
 
     Parameters
     ----------
     shares : dict of str to sequence of float
-        For each array, in the order of computing, a number for each step.
+        A share per step for each array, in the order of computation.
     """
     grid = np.array(list(shares.values()))
     fig, ax = plots.figure(size=(7.2, 0.9 + 0.42 * len(grid)))
-    # Zero is white; a single bad number in a large array has to be seen all the same.
+    # Zero is white, but a single bad number in a large array must be visible.
     shown = np.where(grid > 0, 0.25 + 0.75 * grid, 0)
     ax.imshow(shown, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     ax.set_yticks(range(len(grid)), list(shares))
@@ -237,19 +238,19 @@ def spread_picture(shares) -> plots.Picture:
     return plots.picture(
         fig,
         "White: all numbers are finite. Grey: a few are not. Black: none is.",
-        f"A table with a row for each of {', '.join(shares)}, and a column for each step. It is white up to "
-        "one step; there the upper rows are white or grey, the lower ones black, and from the next step on "
-        "most are black to the end.",
+        f"A table with a row for each of {', '.join(shares)}, and a column for each step. It's white up to "
+        "one step. In that step the upper rows are white or grey and the lower rows black. From the next "
+        "step on, most rows are black to the end.",
     )
 
 
 def program_picture(stages) -> plots.Picture:
-    """Draw the stages of a program in two rows: as the article has them, and repaired.
+    """Draw the stages of a program in two rows: the article's, and repaired.
 
     Parameters
     ----------
     stages : dict of str to tuple of ndarray
-        For each stage the article's image, and the repaired one.
+        The article's image and the repaired one, for each stage.
     """
     fig, axes = plots.figure(2, len(stages), size=(7.2, 3.9))
     for pair, (name, images) in zip(axes.T, stages.items(), strict=True):
@@ -259,15 +260,16 @@ def program_picture(stages) -> plots.Picture:
     axes[1, 0].set_ylabel("repaired", color=plots.INK)
     return plots.picture(
         fig,
-        "The program, stage by stage: as the article has it, and repaired. White stripes were never written.",
-        "Two rows of images. In the upper one, the article's: a seven with a two over it, then twice black "
-        "stripes, between which nothing was written. In the lower one: the seven's left edges, the same with "
-        "half as many pixels, and at last where a left edge is likely.",
+        "The program, stage by stage: the article's version, and the repaired one. White stripes were never "
+        "written.",
+        "Two rows of images. Upper row, the article's: a seven with a two over it, then twice black stripes "
+        "with unwritten gaps. Lower row: the seven's left edges, the same with half as many pixels, and the "
+        "places where a left edge is likely.",
     )
 
 
 def sides_picture(image, sides) -> plots.Picture:
-    """Draw an image, and how likely it has an edge on each side.
+    """Draw an image, and the probability of an edge on each side.
 
     Parameters
     ----------
@@ -281,7 +283,8 @@ def sides_picture(image, sides) -> plots.Picture:
         plots.show_image(ax, side, name, limits=(0, 1))
     return plots.picture(
         fig,
-        "Where the digits have an edge on which side, black for probability 0 and white for 1.",
+        "The probability of an edge on each side, from black (0) to white (1).",
         "Handwritten digits, and four small maps beside them, one for each side: bright where the digits "
-        "have an edge on that side, and of one grey where there is nothing, all sides equally probable.",
+        "have an edge on that side, and uniformly grey where there is none, as all sides are equally "
+        "probable.",
     )

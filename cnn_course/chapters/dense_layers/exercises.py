@@ -13,7 +13,7 @@ def product(a, b):
 
 
 def multiplications(rng, block, covered, shapes):
-    """Draw matrices for some (M, K, N), in grids whose blocks cover some results each, x first."""
+    """Draw matrices for each (M, K, N) in `shapes`; a block covers ``covered`` results, x first."""
     return [
         launch(
             (device.blocks(n, covered[0]), device.blocks(m, covered[1])),
@@ -39,17 +39,17 @@ matmul_kernel = KernelExercise(
     once=True,
     mistakes={
         "b transposed": (
-            "You walk along a row of `{b}`, as if it were transposed: use `{b}[k, column]`.",
+            "You go along a row of `{b}`, as if it were transposed: use `{b}[k, column]`.",
             lambda a, b: a @ turned(b),
             ("b[k, column]", "b[column, k]"),
         ),
         "a transposed": (
-            "You walk down a column of `{a}`, as if it were transposed: use `{a}[row, k]`.",
+            "You go down a column of `{a}`, as if it were transposed: use `{a}[row, k]`.",
             lambda a, b: turned(a) @ b,
             ("a[row, k]", "a[k, row]"),
         ),
         "wrong length": (
-            "Your sum is as long as `{a}` is high. It runs along a row, over `{a}.shape[1]`.",
+            "Your sum runs over the number of rows of `{a}`. It runs along a row, over `{a}.shape[1]`.",
             lambda a, b: (
                 within(a, len(a), max(a.shape))[:, : len(a)]
                 @ within(b, max(len(a), len(b)), b.shape[1])[: len(a)]
@@ -62,12 +62,12 @@ matmul_kernel = KernelExercise(
             ("range(a.shape[1])", "range(a.shape[1] - 1)"),
         ),
         "last product only": (
-            "Each result is its last product: is it `=` for `+=`, or a sum set back to zero?",
+            "Each result is its last product: do you use `=` instead of `+=`, or reset the sum to zero?",
             lambda a, b: product(a[:, -1:], b[-1:]),
             [("out[row, column] = total", ""), ("total +=", "out[row, column] =")],
         ),
         "added, not multiplied": (
-            "You add the numbers of a pair; they are multiplied, and the products added up.",
+            "You add the two numbers of each pair. Multiply them, and add up the products.",
             lambda a, b: a.sum(axis=1, keepdims=True) + b.sum(axis=0),
             ("a[row, k] * b[k, column]", "a[row, k] + b[k, column]"),
         ),
@@ -88,7 +88,7 @@ def _unturned(x, weight, bias):
 
 
 def _layers(rng):
-    # Never more images than features: an element of the bias for each image is then a different mistake.
+    # Never more images than features, so indexing the bias by the image stays within bounds.
     shapes = [(2, 3, 4), (1, 5, 3), (3, 4, 7), (5, 7, 6), (4, 9, 10), (6, 2, 13)]
     return [
         launch(
@@ -117,27 +117,27 @@ dense_kernel = KernelExercise(
             ("bias[column]", "bias[row]"),
         ),
         "bias left out": (
-            "The bias is missing: `{bias}[column]` is added once, to the complete sum.",
+            "The bias is missing: add `{bias}[column]` once, to the complete sum.",
             lambda x, weight, bias, relu: _rectified(product(x, weight.T), relu),
             ("bias[column]", "float32(0)"),
         ),
         "bias for each product": (
-            "The bias is added once for each product: it belongs before or after the loop.",
+            "You add the bias once per product. Add it once, before or after the loop.",
             lambda x, weight, bias, relu: _rectified(product(x, weight.T) + weight.shape[1] * bias, relu),
             [("bias[column]", "float32(0)"), ("weight[column, k]", "weight[column, k] + bias[column]")],
         ),
         "bias after ReLU": (
-            "You add the bias after ReLU, and so negative results come out: first the bias, then ReLU.",
+            "You add the bias after ReLU, so some results are negative: first the bias, then ReLU.",
             lambda x, weight, bias, relu: _rectified(product(x, weight.T), relu) + bias,
             [("bias[column]", "float32(0)"), ("= total", "= total + bias[column]")],
         ),
         "ReLU left out": (
-            "Negative results come out with `{relu}=True`: store 0 in their place.",
+            "Some results are negative with `{relu}=True`: store 0 instead.",
             lambda x, weight, bias, relu: product(x, weight.T) + bias,
             ("total = float32(0) if total <= float32(0) else total", "pass"),
         ),
         "ReLU always": (
-            "You apply ReLU even with `{relu}=False`. The last layer needs its sums as they are.",
+            "You apply ReLU even with `{relu}=False`. The last layer needs its sums without ReLU.",
             lambda x, weight, bias, relu: np.maximum(product(x, weight.T) + bias, 0),
             ("if relu:", "if True:"),
         ),
@@ -147,7 +147,7 @@ dense_kernel = KernelExercise(
             ("if relu:", "if not relu:"),
         ),
         "ReLU of each product": (
-            "You replace negative *products* by 0. ReLU is for the complete sum, with the bias.",
+            "You replace negative *products* by 0. Apply ReLU to the complete sum, with the bias.",
             lambda x, weight, bias, relu: _rectified(
                 _rectified(np.asarray(x, np.float64)[:, None] * weight, relu).sum(axis=2) + bias, relu
             ),
@@ -162,14 +162,14 @@ dense_kernel = KernelExercise(
             ),
         ),
         "absolute value": (
-            "You store the absolute value; what is negative must become 0.",
+            "You store the absolute value. Negative numbers must become 0.",
             lambda x, weight, bias, relu: (np.abs if relu else np.asarray)(product(x, weight.T) + bias),
             ("float32(0) if total <= float32(0) else total", "abs(total)"),
         ),
         "weight not transposed": (
             "The rows of the weight are the outputs: `{weight}[column, k]`, not `{weight}[k, column]`.",
             lambda x, weight, bias, relu: _rectified(_unturned(x, weight, bias), relu),
-            # `total if total > 0 else 0`, of garbage.
+            # `total if total > 0 else 0`, for uninitialised memory.
             lambda x, weight, bias, relu: (np.fmax if relu else np.add)(_unturned(x, weight, bias), 0),
             ("weight[column, k]", "weight[k, column]"),
             [

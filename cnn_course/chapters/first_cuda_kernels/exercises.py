@@ -14,7 +14,7 @@ from gpuless.simulator import foreign
 
 
 def _two_vectors(rng):
-    """Draw vectors for one block and for several, always with threads to spare."""
+    """Draw vectors for one block and for several, with more threads than elements."""
     return [
         launch(grid, block, np.float32(a), normal(rng, n), normal(rng, n), output(n))
         for grid, block, n, a in [
@@ -38,27 +38,27 @@ axpy_kernel = KernelExercise(
     once=True,
     mistakes={
         "y left out": (
-            "The product is right, and `{y}` is not added to it.",
+            "The product is right, but you don't add `{y}`.",
             lambda a, x, y: a * x,
             ("a * x[i] + y[i]", "a * x[i]"),
         ),
         "a left out": (
-            "You add `{x}` and `{y}`, and `{a}` is missing.",
+            "You add `{x}` and `{y}`, but `{a}` is missing.",
             lambda a, x, y: x + y,
             ("a * x[i]", "x[i]"),
         ),
         "sum scaled": (
-            "You multiply the sum by `{a}`: only `{x}` is multiplied, before `{y}` is added.",
+            "You multiply the sum by `{a}`. Multiply only `{x}`, then add `{y}`.",
             lambda a, x, y: a * (x + y),
             ("a * x[i] + y[i]", "a * (x[i] + y[i])"),
         ),
         "exchanged": (
-            "You have exchanged `{x}` and `{y}`: it is `{x}` that is multiplied by `{a}`.",
+            "You have exchanged `{x}` and `{y}`: multiply `{x}` by `{a}`.",
             lambda a, x, y: a * y + x,
             ("a * x[i] + y[i]", "a * y[i] + x[i]"),
         ),
         "multiplied": (
-            "You multiply `{x}` by `{y}`; the two are added.",
+            "You multiply by `{y}`. Add it instead.",
             lambda a, x, y: a * x * y,
             ("a * x[i] + y[i]", "a * x[i] * y[i]"),
         ),
@@ -67,7 +67,7 @@ axpy_kernel = KernelExercise(
 
 
 def _on_gpu(attempt, x):
-    """Call a function that launches, and report what only its launch can show."""
+    """Call a function that launches a kernel, and report mistakes in the launch."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -78,15 +78,15 @@ def _on_gpu(attempt, x):
     if any(foreign.is_about_host_arrays(warning.message) for warning in caught):
         raise Wrong(
             "host array",
-            "The numbers come out right, but you hand the kernel an array of the host. Numba then copies it "
-            "to the device and back, at every launch, and warns of it. Make the copy yourself, with "
-            "`cuda.to_device`, and the output on the device, with `cuda.device_array`.",
+            "The numbers are right, but you pass a host array to the kernel. Numba then copies it to the "
+            "device and back at every launch, and warns about it. Make the copy yourself with "
+            "`cuda.to_device`, and create the output on the device with `cuda.device_array`.",
         )
     if hasattr(out, "copy_to_host"):
         raise Wrong(
             "left on the device",
-            "You return an array that is still in the device's memory: NumPy cannot use it. Copy it back "
-            "with `.copy_to_host()`.",
+            "You return an array in device memory, which NumPy can't use. Copy it back with "
+            "`.copy_to_host()`.",
         )
     if isinstance(out, np.ndarray) and out.shape == x.shape and out.dtype.kind == "f":
         missing = np.isnan(out)
@@ -94,30 +94,30 @@ def _on_gpu(attempt, x):
         if missing.all():
             raise Wrong(
                 "nothing computed",
-                "What comes back was never written: is the kernel launched, and into this array?",
+                "The result was never written: do you launch the kernel, and with this output array?",
             )
         if missing[done:].all() and missing.any():
             raise Wrong(
                 "tail missing",
-                f"Of {x.size} elements the first {done} are computed: the grid is too small. Round the "
-                "number of blocks up; the kernel's guard stops the threads that are too many.",
+                f"Only the first {done} of {x.size} elements are computed: the grid is too small. Round the "
+                "number of blocks up; the kernel's guard stops the extra threads.",
             )
     return out
 
 
 def _refuse_fractions(error):
-    """Raise `Wrong` if an exception says that the numbers of a launch are no integers."""
+    """Raise `Wrong` if an exception says that the sizes of a launch aren't integers."""
     if foreign.is_about_launch_sizes(error):
         raise Wrong(
             "fraction of a block",
-            "The numbers of blocks and threads have to be integers, and `/` gives a float even where there "
-            "is no remainder. Divide by `//`, and round up.",
+            "The numbers of blocks and threads must be integers, but `/` gives a float even without a "
+            "remainder. Divide with `//`, and round up.",
             f"{errors.text(error)}.",
         ) from error
 
 
 class _Launches:
-    """In the place of a kernel: it notes with how many blocks and threads it is launched; that is all."""
+    """A stand-in for a kernel that only records the blocks and threads of its launches."""
 
     def __init__(self):
         self.sizes = []
@@ -136,28 +136,28 @@ def _launches(attempt, n):
 
 
 def _in_blocks_of_128(attempt):
-    """Demand the right size of block, and more blocks for more elements."""
+    """Demand the right block size, and more blocks for more elements."""
     sizes = _launches(attempt, 300)
     if not sizes:
         raise Wrong(
             "nothing launched",
-            "The numbers are right, but they were computed on the host: `relu_forward_naive_kernel` was "
-            "never launched. Let the device do the work.",
+            "The numbers are right, but the host computed them: you never launch "
+            "`relu_forward_naive_kernel`. Let the device do the work.",
         )
     for blocks, threads in sizes:
         if threads != 128:
             exchanged = " The number of blocks comes first: `kernel[blocks, threads]`." * (blocks == 128)
             raise Wrong(
                 "other blocks",
-                f"The numbers are right, but your launch is `[{blocks}, {threads}]` for 300 elements, and "
-                f"blocks of 128 threads are asked for.{exchanged}",
+                f"The numbers are right, but your launch is `[{blocks}, {threads}]` for 300 elements. The "
+                f"exercise asks for blocks of 128 threads.{exchanged}",
             )
     many = 1_000_003
     blocks, threads = np.max(_launches(attempt, many), axis=0)
     if blocks * threads < many:
         raise Wrong(
             "fixed grid",
-            f"Right for small arrays. For {many} elements you still launch {blocks} blocks, and the elements "
+            f"Right for small arrays. For {many} elements you still launch {blocks} blocks, so the elements "
             "past the last thread are never computed. Compute the number of blocks from `x.size`.",
         )
 
@@ -171,12 +171,12 @@ relu_on_gpu = Exercise(
     properties=(avoids("maximum", "where", "clip", "relu_forward_naive"), _in_blocks_of_128),
     mistakes={
         "input returned": (
-            "You return what you were given: the kernel wrote its result into another array.",
+            "You return the input: the kernel wrote its result into another array.",
             lambda x: x,
             ("d_out.copy_to_host()", "d_x.copy_to_host()"),
         ),
         "zeros": (
-            "You return zeros: the array that comes back is not the one that the kernel wrote into.",
+            "You return zeros: that isn't the array that the kernel wrote to.",
             np.zeros_like,
             [
                 (
@@ -187,7 +187,7 @@ relu_on_gpu = Exercise(
             ],
         ),
         "absolute value": (
-            "You return the absolute value; negative numbers become 0 here.",
+            "You return the absolute value. Negative numbers must become 0.",
             np.abs,
             ("d_out.copy_to_host()", "np.abs(d_x.copy_to_host())"),
         ),
@@ -232,12 +232,12 @@ autocorrelation_kernel = KernelExercise(
             ("if i < out.size:\n    lag = delay + i", "lag = i\nif delay <= lag < out.size:"),
         ),
         "one lag only": (
-            "All your outputs are the one at lag `{delay}`: the thread's index must take part in the lag.",
+            "All your outputs are for lag `{delay}`: add the thread's index to it.",
             lambda signal, delay: np.full(len(signal) - delay, correlate_cpu(signal, delay)[0]),
             [("range(signal.size - lag)", "range(signal.size - delay)"), ("k + lag", "k + delay")],
         ),
         "last product only": (
-            "Each output is its last product: is it `=` for `+=`, or a sum set back to zero?",
+            "Each output is its last product: do you use `=` instead of `+=`, or reset the sum to zero?",
             lambda signal, delay: np.array(
                 [signal[len(signal) - 1 - d] * signal[-1] for d in _lags(signal, delay)]
             ),
@@ -249,19 +249,20 @@ autocorrelation_kernel = KernelExercise(
             [("(signal.size - lag)", "(lag, signal.size)"), ("k + lag", "signal.size - 1 - k + lag")],
         ),
         "circular": (
-            "The end of your signal meets its beginning. Stop where `k + d` reaches the end.",
+            "Your signal wraps around. Stop where `k + d` reaches the end.",
             lambda signal, delay: np.array([signal @ np.roll(signal, -d) for d in _lags(signal, delay)]),
             [("range(signal.size - lag)", "range(signal.size)"), ("k + lag", "(k + lag) % signal.size")],
         ),
         "one short": (
-            "The last product of each sum is missing: `k + d` goes up to `n - 1`, so `k` counts to `n - d`.",
+            "The last product of each sum is missing: `k + d` goes up to `n - 1`, so `k` goes up to `n - 1 - "
+            "d`.",
             lambda signal, delay: np.array(
                 [signal[: len(signal) - d - 1] @ signal[d:-1] for d in _lags(signal, delay)]
             ),
             ("range(signal.size - lag)", "range(signal.size - 1 - lag)"),
         ),
         "averaged": (
-            "You divide by the number of products; here they are summed.",
+            "You divide by the number of products. Just sum them here.",
             lambda signal, delay: (
                 correlate_cpu(signal, delay) / (len(signal) - np.array(_lags(signal, delay)))
             ),
@@ -272,7 +273,7 @@ autocorrelation_kernel = KernelExercise(
 
 
 def _work_is_shared(attempt):
-    """Demand that each element is done once, and that neighbouring threads do neighbouring elements."""
+    """Demand that each element is computed once, and neighbouring threads compute neighbouring elements."""
     case = launch(2, 4, normal(np.random.default_rng(0), 19), output(19))
     trace = examine(attempt, case).report.trace
     rows = np.flatnonzero(trace.kind == WRITE)
@@ -282,17 +283,17 @@ def _work_is_shared(attempt):
         raise Wrong(
             "done more than once",
             f"The numbers are right, but element {counts.argmax()} is computed {counts.max()} times. Start "
-            "at the thread's place in the whole grid, `cuda.grid(1)`, and go on in steps of the number of "
-            "threads in the whole grid, `cuda.gridsize(1)`.",
+            "at the thread's index in the whole grid, `cuda.grid(1)`, and go on in steps of the number of "
+            "threads in the grid, `cuda.gridsize(1)`.",
             seen,
         )
     threads = trace.block[rows] * 4 + trace.thread[rows]
     if (threads != trace.element[rows] % 8).any():
         raise Wrong(
             "in chunks",
-            "The numbers are right, but each thread does elements that lie side by side. Let neighbouring "
-            "threads do neighbouring elements: thread `i` does `i`, `i + threads`, `i + 2 * threads`, and so "
-            "on. Notebook 10 shows what memory gains by it.",
+            "The numbers are right, but each thread computes elements that lie side by side. Let "
+            "neighbouring threads compute neighbouring elements: thread `i` computes `i`, `i + threads`, `i "
+            "+ 2 * threads`, and so on. Notebook 10 shows why memory prefers that.",
             seen,
         )
 
@@ -308,12 +309,12 @@ relu_stride_kernel = KernelExercise(
     properties=(_work_is_shared,),
     mistakes={
         "not rectified": (
-            "You copy `{x}`; what is negative must become 0.",
+            "You copy `{x}`. Negative numbers must become 0.",
             lambda x: x,
             ("float32(0) if x[i] <= float32(0) else x[i]", "x[i]"),
         ),
         "absolute value": (
-            "You store the absolute value; what is negative must become 0.",
+            "You store the absolute value. Negative numbers must become 0.",
             lambda x: np.abs(x),
             ("float32(0) if x[i] <= float32(0) else x[i]", "abs(x[i])"),
         ),
@@ -339,18 +340,18 @@ mirror_kernel = KernelExercise(
     from_the_end=True,
     mistakes={
         "upside down": (
-            "You turn the image upside down: the rows are to stay, and the columns change sides.",
+            "You turn the image upside down. Keep the rows, and reverse the columns.",
             lambda image: image[::-1],
             ("image[row, width - 1 - column]", "image[height - 1 - row, column]"),
         ),
         "turned round": (
-            "You change rows and columns, which turns the image by half a turn: the rows are to stay.",
+            "You reverse rows and columns, which turns the image by 180 degrees. Keep the rows.",
             lambda image: image[::-1, ::-1],
             ("image[row, width - 1 - column]", "image[height - 1 - row, width - 1 - column]"),
         ),
-        "copied": ("You copy the image as it is.", lambda image: image, ("width - 1 - column", "column")),
+        "copied": ("You copy the image unchanged.", lambda image: image, ("width - 1 - column", "column")),
         "one column off": (
-            "You are one column off: the last column is `width - 1`, and it goes to column 0.",
+            "You're one column off: the last column, `width - 1`, goes to column 0.",
             lambda image: np.where(np.arange(image.shape[1]) > 0, np.roll(image[:, ::-1], 1, axis=1), np.nan),
             ("width - 1 - column", "width - column"),
             [("column < width", "0 < column < width"), ("width - 1 - column", "width - column")],

@@ -1,4 +1,4 @@
-"""Pictures of who does what: host and device, a row of elements, a grid of threads laid over an image."""
+"""Pictures of host and device memory, of threads and elements, and of a grid over an image."""
 
 import numpy as np
 from matplotlib.patches import Rectangle
@@ -7,7 +7,7 @@ from cnn_course.engine import plots
 from gpuless import record
 from gpuless.access import WRITE
 
-# More threads than this are not drawn: they could not be distinguished.
+# More threads than this aren't drawn: they would be too small to distinguish.
 _MOST = 6000
 
 
@@ -71,16 +71,16 @@ def grid_picture(height, width, block) -> plots.Picture:
     )
     alt = (
         f"A grid of blocks, {plots.counted(rows, 'row')} of {columns}, each marked with its number, x first. "
-        f"A thick frame around the image of {height} by {width} pixels; what lies outside of it, to the "
-        "right and below, is pale."
+        f"A thick frame around the image of {height} by {width} pixels; the threads outside it, to the right "
+        "and below, are pale."
     )
     return plots.picture(fig, caption, alt)
 
 
 def _free_middle(edge, start, size, needed):
-    """Return the middle of a block along an axis, or of its larger part where the image's edge cuts it.
+    """Return the middle of a block along an axis, or of its larger part if the image's edge cuts the block.
 
-    None if that part is smaller than a label needs.
+    None if that part is too small for a label.
     """
     if start < edge < start + size:
         start, size = max([(start, edge - start), (edge, start + size - edge)], key=lambda part: part[1])
@@ -91,22 +91,22 @@ def _free_middle(edge, start, size, needed):
 
 _COLOURS = np.array([[0.55, 0.76, 0.90], [0.95, 0.78, 0.45]])
 _PALE = 0.75 + 0.25 * _COLOURS
-# Thread 0, thread 1, all others, nobody.
+# Thread 0, thread 1, all other threads, no thread.
 _ROW = np.array([*_COLOURS, [0.89, 0.88, 0.86], [1.0, 1.0, 1.0]])
 
 
 def row_picture(launches, caption) -> plots.Picture:
-    """Draw which thread writes each element of a vector, for several kernels, as their accesses show.
+    """Draw which thread writes each element of a vector, for several kernels, from their traces.
 
     Parameters
     ----------
     launches : dict of str to tuple or ndarray of int
-        For each title ``(kernel, grid, block, arguments)``, the last argument being the vector written; or
-        the number of the thread that writes each element.
+        By title: ``(kernel, grid, block, arguments)``, where the last argument is the vector written; or the
+        number of the thread that writes each element.
     caption : str
     """
     fig, axes = plots.figure(len(launches), 1, size=(7.2, 0.35 + 0.95 * len(launches)), squeeze=False)
-    told = []
+    lines = []
     for ax, (title, launch) in zip(axes[:, 0], launches.items(), strict=True):
         writers = launch
         if isinstance(launch, tuple):
@@ -121,16 +121,16 @@ def row_picture(launches, caption) -> plots.Picture:
         ax.tick_params(which="both", length=0)
         ax.set(yticks=[], xticks=[])
         ax.set_title(title, fontsize=10, color=plots.INK, loc="left")
-        told.append(f"{title}: {', '.join(map(str, writers[:10]))} and so on")
+        lines.append(f"{title}: {', '.join(map(str, writers[:10]))} and so on")
     axes[-1, 0].set_xticks(np.arange(0, writers.size, 4))
     axes[-1, 0].set_xlabel("element")
     alt = "One row of squares for each kernel, with the number of the thread that writes each element. "
-    alt += "; ".join(told) + "."
+    alt += "; ".join(lines) + "."
     return plots.picture(fig, caption, alt)
 
 
 def memories_picture() -> plots.Picture:
-    """Draw the two memories, and what goes between them."""
+    """Draw the two memories, and the copies between them."""
     fig, ax = plots.figure(size=(7.2, 2.3))
     ax.set(xlim=(0, 100), ylim=(0, 30))
     ax.axis("off")
@@ -153,14 +153,15 @@ def memories_picture() -> plots.Picture:
         ax.text(*place, text, ha="center", fontsize=9, family="monospace", color=plots.INK)
     return plots.picture(
         fig,
-        "Two memories. A kernel reads and writes the device's; what the host wants to see is copied back.",
+        "Two memories. A kernel reads and writes device memory; results are copied back to the host.",
         "Two boxes side by side, host and device. An arrow cuda.to_device leads from x on the host to d_x on "
-        "the device, an arrow marked kernel from d_x to d_out, an arrow copy_to_host from there to the host.",
+        "the device, an arrow marked kernel from d_x to d_out, and an arrow copy_to_host from d_out to the "
+        "host.",
     )
 
 
 def writers_of(kernel, grid, block, *arguments):
-    """Return for each element of a kernel's last argument the thread that writes it last.
+    """Return the thread that writes each element of a kernel's last argument last.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What notebook 26 asks of other frameworks: whether they are there, what they compute, how they say it."""
+"""Other frameworks in notebook 26: importing them, comparing their results, reading their programs."""
 
 import importlib
 import json
@@ -18,7 +18,7 @@ from cnn_numba.nn.models import Sequential
 
 
 def load_packages(*names: str) -> list[ModuleType | None]:
-    """Import packages; where one is missing or fails print a line, and give None in its place.
+    """Import packages; print a line and return None for one that is missing or fails.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def load_packages(*names: str) -> list[ModuleType | None]:
 
 
 def parameters_of(model, prefix="") -> dict[str, np.ndarray]:
-    """Return copies of a model's parameters by name, or with the prefix ``"grad_"`` of their gradients."""
+    """Return copies of a model's parameters by name; with the prefix ``"grad_"``, of their gradients."""
     return {
         f"{layer.name}.{key}": getattr(layer, prefix + key).copy()
         for layer in model.layers
@@ -50,13 +50,13 @@ def parameters_of(model, prefix="") -> dict[str, np.ndarray]:
 
 
 def agree(ours: dict, theirs: dict, tolerance=1e-5) -> bool:
-    """Return whether others' arrays are ours but for rounding.
+    """Return whether the arrays of another framework equal ours, except for rounding.
 
     Parameters
     ----------
     ours, theirs : dict of str to array_like
     tolerance : float
-        How far the farthest element of an array may be off, as a share of our largest.
+        The largest error allowed in an array, relative to our largest number.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def agree(ours: dict, theirs: dict, tolerance=1e-5) -> bool:
 
 
 def compare(ours: dict, theirs: dict) -> None:
-    """Print for each of our arrays whether another's is the same but for rounding; arguments as `agree`."""
+    """Print for each of our arrays whether the other equals it, except for rounding; see `agree`."""
     for name, our in ours.items():
         same = agree({name: our}, theirs)
         print(f"{name:15} {our.shape!s:16} {'the same' if same else 'NOT the same'}")
@@ -81,14 +81,14 @@ def compare(ours: dict, theirs: dict) -> None:
 
 
 def to_keras(parameters, shape) -> list[np.ndarray]:
-    """Return parameters in the order and the layouts of a Keras network with its channels last.
+    """Return parameters in the order and the layouts of a channels-last Keras network.
 
     Parameters
     ----------
     parameters : dict of str to ndarray
-        Weight and bias in turn, of convolutions and then of dense layers.
+        Weight and bias alternately, of convolutions and then of dense layers.
     shape : tuple (C, H, W)
-        Of what is flattened.
+        Of the flattened features.
     """
     turned, flattened = [], False
     for array in map(np.asarray, parameters.values()):
@@ -101,14 +101,14 @@ def to_keras(parameters, shape) -> list[np.ndarray]:
 
 
 def from_keras(arrays, like, shape) -> dict[str, np.ndarray]:
-    """Return a Keras network's parameters, or their gradients, by our names and in our layouts.
+    """Return a Keras network's parameters, or their gradients, with our names and layouts.
 
     Parameters
     ----------
     arrays : list of array_like
-        As `to_keras` gives them.
+        In the order of `to_keras`.
     like : dict of str to ndarray
-        Ours, for their names.
+        Our parameters, for their names.
     shape : tuple (C, H, W)
     """
     channels, height, width = shape
@@ -125,12 +125,12 @@ def from_keras(arrays, like, shape) -> dict[str, np.ndarray]:
     return found
 
 
-# --- what XLA says of a program ----------------------------------------------------------------------------
+# --- programs of XLA ---------------------------------------------------------------------------------------
 
 _BYTES = {"f64": 8, "s64": 8, "u64": 8, "f16": 2, "bf16": 2, "s8": 1, "u8": 1, "pred": 1}  # all others have 4
 _LINE = re.compile(r"^\s+(?:ROOT )?%?(\S+) = (\(.*?\)|\S+) ([\w-]+)\((.*)$")
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
-# Another name or form for what is there already.
+# These move no bytes: they give an existing array another name or form.
 _FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "reshape"}
 _KINDS = {
     "products": {"convolution", "dot"},
@@ -141,7 +141,7 @@ _MOVES = {"copy", "transpose", "reverse", "slice", "pad", "broadcast"}
 
 
 class XlaKernel(NamedTuple):
-    """What XLA runs as one: its name, the operations in it, and the bytes that it reads and writes."""
+    """A kernel of XLA: its name, its operations, and the bytes that it reads and writes."""
 
     name: str
     operations: tuple[str, ...]
@@ -149,7 +149,7 @@ class XlaKernel(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What it is mainly for."""
+        """The kernel's main purpose."""
         for kind, operations in _KINDS.items():
             if operations & {*self.operations}:
                 return kind
@@ -159,8 +159,8 @@ class XlaKernel(NamedTuple):
 def kernels_of(program: str) -> list[XlaKernel]:
     r"""Read an HLO program, as JAX prints it, and return its kernels in the order in which they run.
 
-    Before the compiler has been at it, every instruction counts as one. An array counts once for each kernel
-    that reads it, and once for the one that writes it.
+    In a program that isn't compiled yet, every instruction counts as a kernel. An array counts once for each
+    kernel that reads it, and once for the kernel that writes it.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def _kernels(computations, name):
 
 
 def _operations(computations, operation, called):
-    """Return what a kernel is made of: itself, or what it has fused."""
+    """Return the operations of a kernel: itself, or the fused ones."""
     if operation != "fusion":
         return (operation,)
     inside = (_operations(computations, each[2], each[4]) for each in computations[called])
@@ -200,7 +200,7 @@ def _operations(computations, operation, called):
 
 
 def _parsed(name, shape, operation, rest):
-    """Return an instruction: name, bytes of the result, operation, operands, and what it calls."""
+    """Return an instruction: name, bytes of the result, operation, operands, and called computation."""
     size = sum(
         _BYTES.get(kind, 4) * math.prod(int(side) for side in sides.split(",") if side)
         for kind, sides in _ARRAY.findall(shape)
@@ -215,22 +215,22 @@ def _parsed(name, shape, operation, rest):
 
 
 def session(proto, optimised_file=None, level="ALL"):
-    """Return what ONNX Runtime makes of a graph, on this CPU.
+    """Return an ONNX Runtime session of a graph, on this CPU.
 
     Parameters
     ----------
     proto : onnx.ModelProto
     optimised_file : path, optional
-        Where to write the graph as it is run.
+        Where to write the optimised graph.
     level : {"BASIC", "EXTENDED", "ALL"}
-        How far it is optimised; with ``"ALL"`` also for this very processor.
+        The optimisation level; ``"ALL"`` includes optimisations for this processor.
     """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_ENABLE_{level}")
-    # Threads that wait do not have to keep a core busy.
+    # Waiting threads needn't keep a core busy.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if optimised_file is not None:
         options.optimized_model_filepath = str(optimised_file)
@@ -238,7 +238,7 @@ def session(proto, optimised_file=None, level="ALL"):
 
 
 def optimised(proto, level="EXTENDED"):
-    """Return the graph that ONNX Runtime runs in the place of another, as an `onnx.ModelProto`."""
+    """Return the optimised graph that ONNX Runtime runs, as an `onnx.ModelProto`."""
     import onnx
 
     with tempfile.TemporaryDirectory() as folder:
@@ -247,7 +247,7 @@ def optimised(proto, level="EXTENDED"):
 
 
 def logits_of(runner, images, batch=500) -> np.ndarray:
-    """Return what an ONNX Runtime session makes of images, batch by batch."""
+    """Return the logits of images from an ONNX Runtime session, computed batch by batch."""
     parts = (images[start : start + batch] for start in range(0, len(images), batch))
     return np.concatenate([runner.run(None, {"x": part})[0] for part in parts])
 
@@ -255,7 +255,7 @@ def logits_of(runner, images, batch=500) -> np.ndarray:
 def folded(network) -> Sequential:
     """Return a network without its batch norms, each folded into the convolution before it.
 
-    A max pooling may lie between them where all scales are positive.
+    Max pooling between them is allowed if all scales are positive.
 
     Raises
     ------
@@ -305,19 +305,19 @@ def _again(layer):
 
 
 def rounded_logits(network, batches, limits, bits) -> np.ndarray:
-    """Return the logits of a network whose products have operands of few bits.
+    """Return the logits of a network whose products have operands with few bits.
 
-    Whole numbers would give the same but for rounding; here they are computed with as floats.
+    The computation uses floats; integers would give the same results except for rounding.
 
     Parameters
     ----------
     network : Sequential
-        Left as it is.
+        Not changed.
     batches : list of ndarray
     limits : dict of str to float
-        Where to clip what comes into each layer that multiplies, by the layer's name.
+        Where to clip the inputs of each layer that multiplies, by the layer's name.
     bits : int
-        Of an operand, its sign included.
+        Of an operand, including its sign.
     """
     steps, kept = 2 ** (bits - 1) - 1, network.parameters.copy()
     for layer in network.layers:
@@ -343,7 +343,7 @@ def measured_epoch(batch_size) -> float:
     """Return the seconds of an epoch of `mnist_cnn` on the CPU, as `cnn-numba bench epoch` recorded it."""
     path = extras.CHECKOUT / "benchmarks" / "epoch.json"
     if not path.is_file():
-        raise FileNotFoundError(f"there is no {path}: what was measured is in a clone of the repository only")
+        raise FileNotFoundError(f"there is no {path}: the measurements are only in a clone of the repository")
     record = json.loads(path.read_text())
     (seconds,) = (each["medians"]["ours"] for each in record["results"] if each["batch_size"] == batch_size)
     return seconds

@@ -16,7 +16,7 @@ _KINDS = {
 
 
 def layouts_picture(height=2, width=2) -> plots.Picture:
-    """Draw one small image of three channels as it lies in memory, channels first and channels last."""
+    """Draw the memory layout of a small image with three channels, channels first and channels last."""
     fig, ax = plots.figure(size=(7.2, 1.9))
     places = [(row, column) for row in range(height) for column in range(width)]
     orders = {
@@ -34,8 +34,8 @@ def layouts_picture(height=2, width=2) -> plots.Picture:
     ax.axis("off")
     return plots.picture(
         fig,
-        "The twelve numbers of a colour image of 2 x 2 pixels, in the order in which they lie in memory: "
-        "channel, row, column.",
+        "The twelve numbers of a colour image of 2 x 2 pixels, in their order in memory: channel, row, "
+        "column.",
         "Two rows of twelve boxes. NCHW has the four pixels of red, then of green, then of blue; NHWC has "
         "red, "
         "green and blue of the first pixel, then of the second, and so on.",
@@ -43,12 +43,12 @@ def layouts_picture(height=2, width=2) -> plots.Picture:
 
 
 def traffic_picture(programs) -> plots.Picture:
-    """Draw the bytes that programs move, by the kind of kernel that moves them.
+    """Draw the bytes that programs move, by kind of kernel.
 
     Parameters
     ----------
     programs : dict of str to list of frameworks.XlaKernel
-        The kernels of each, by its name.
+        The kernels of each program, by its name.
     """
     fig, ax = plots.figure(size=(7.2, 0.5 * len(programs) + 1.0))
     described = []
@@ -76,20 +76,19 @@ def traffic_picture(programs) -> plots.Picture:
     )
     return plots.picture(
         fig,
-        "What a training step moves, by the kind of kernel that moves it: as it is written, and as XLA runs "
-        "it "
-        "on this CPU.",
+        "The bytes that a training step moves, by kind of kernel: as it is written, and as XLA runs it on "
+        "this CPU.",
         f"Stacked bars. {'; '.join(described)}.",
     )
 
 
 def graphs_picture(graphs) -> plots.Picture:
-    """Draw ONNX graphs as columns of boxes, one beside the other.
+    """Draw ONNX graphs side by side, as columns of boxes.
 
     Parameters
     ----------
     graphs : list of tuple (str, onnx.ModelProto)
-        What to write above each, and the graph.
+        The title and the graph.
     """
     columns = [
         (name, [node.op_type.replace("Normalization", "Norm") for node in proto.graph.node])
@@ -117,20 +116,20 @@ def graphs_picture(graphs) -> plots.Picture:
     listed = "; ".join(f"{name}: {', '.join(nodes)}" for name, nodes in columns)
     return plots.picture(
         fig,
-        "The nodes of each graph, from the input at the top to the output. Orange: what has become one with "
-        "its neighbours.",
+        "The nodes of each graph, from the input at the top to the output. Orange: nodes that were fused "
+        "with their neighbours.",
         f"Columns of boxes. {listed}.",
     )
 
 
 def calibration_picture(values, limits) -> plots.Picture:
-    """Draw how an activation is distributed, and where a calibration would clip it.
+    """Draw the distribution of an activation, and the limits of calibrations.
 
     Parameters
     ----------
     values : ndarray
     limits : dict of str to float
-        By the name of the rule that finds it.
+        By the name of the rule.
     """
     fig, (left, right) = plots.figure(1, 2, size=(7.2, 2.5))
     sizes = abs(values).ravel()
@@ -149,8 +148,7 @@ def calibration_picture(values, limits) -> plots.Picture:
     )
     return plots.picture(
         fig,
-        "What comes into conv2, and how wrong it is in 8 bits, for every limit that a calibration may "
-        "choose.",
+        "The inputs of conv2, and their error in 8 bits for every limit that a calibration may choose.",
         f"A histogram that falls steeply, with a long tail, and a curve that falls and rises again. {found}.",
     )
 

@@ -24,7 +24,7 @@ _WAYS = {"launches": "launch by launch", "graph": "as one graph"}
 
 
 class Way(NamedTuple):
-    """A step in one way: microseconds, their range, and the share in which the GPU waits for the host."""
+    """A step's microseconds, their range, and the share in which the GPU waits for the host."""
 
     microseconds: float
     low: float
@@ -33,7 +33,7 @@ class Way(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step of `mnist_cnn` with 64 images on a GPU: both ways, and the microseconds of each kernel."""
+    """A step of `mnist_cnn` with 64 images on a GPU, both ways, with the microseconds of each kernel."""
 
     gpu: str
     launches: Way
@@ -42,12 +42,12 @@ class Step(NamedTuple):
 
     @property
     def work(self) -> float:
-        """Microseconds of all kernels."""
+        """The microseconds of all kernels."""
         return sum(self.kernels.values())
 
 
 class Steps(list):
-    """The steps of a record, a `Step` for each GPU; readable as a table and as a picture."""
+    """The steps of a record, a `Step` for each GPU; printed as a table."""
 
     def __repr__(self):
         lines = [f"{'modelled':10}{'launch by launch':>26}{'the GPU waits':>15}{'as one graph':>26}"]
@@ -71,13 +71,13 @@ class Steps(list):
         ax.invert_yaxis()
         ax.tick_params(axis="y", length=0)
         fig.legend(loc="outside upper right", ncols=2, frameon=False, fontsize=9)
-        said = "; ".join(
+        summary = "; ".join(
             f"{step.gpu} {step.launches.microseconds:.0f} us launch by launch, "
             f"{step.graph.microseconds:.0f} us as one graph"
             for step in self
         )
-        caption = f"A step of 64 images, modelled, not measured: {said}. The line of a bar is its range."
-        return plots.picture(fig, caption, f"Two bars for each GPU. {said}.")
+        caption = f"A step of 64 images, modelled, not measured: {summary}. The line of a bar is its range."
+        return plots.picture(fig, caption, f"Two bars for each GPU. {summary}.")
 
 
 def _range(way):
@@ -85,7 +85,7 @@ def _range(way):
 
 
 def recorded_steps() -> Steps:
-    """Return the modelled steps of `mnist_cnn` with 64 images, from the record beside the benchmarks."""
+    """Return the modelled steps of `mnist_cnn` with 64 images, from the benchmarks' record."""
     record = json.loads(RECORD.read_text(encoding="utf-8"))
     (result,) = (each for each in record["results"] if each["batch_size"] == 64)
     return Steps(
@@ -104,13 +104,13 @@ def _way(figures):
 
 # --- Streams ------------------------------------------------------------------------------------------------
 
-#: Four batches of 1 MB, and a kernel that works on one somewhat longer than a T4's copy takes.
+#: Four batches of 1 MB, and a kernel that takes somewhat longer than the copy of a batch on a T4.
 BATCHES, SIZE, WINDOW = 4, 1 << 18, 96
 _ROWS = {"copy": ("bus copies", plots.ORANGE), "kernel": ("GPU computes", plots.BLUE)}
 
 
 def streams_picture(schedule: Callable) -> plots.Picture:
-    """Draw when a schedule of `streams` copies and computes, below one stream; pale until there is one.
+    """Draw a schedule's copies and kernels below those of one stream; pale until there is a schedule.
 
     Parameters
     ----------
@@ -134,24 +134,25 @@ def _streams_picture(apart, yours):
     _draw(axes[1], _bars_of(yours[0]) if yours else _overlapped(apart[0]), title, pale=not yours)
     axes[1].set_xlabel("microseconds, modelled")
     times = [_microseconds(apart), _microseconds(yours) if yours else _ends(apart)]
-    said = "; ".join(f"{gpu} {one:.0f} and {two:.0f} us" for gpu, one, two in zip(GPUS, *times, strict=True))
+    pairs = zip(GPUS, *times, strict=True)
+    summary = "; ".join(f"{gpu} {one:.0f} and {two:.0f} us" for gpu, one, two in pairs)
     whose = "with your streams" if yours else "with two streams"
-    caption = f"Modelled, not measured: {BATCHES} batches with one stream and {whose}. {said}."
+    caption = f"Modelled, not measured: {BATCHES} batches with one stream and {whose}. {summary}."
     alt = f"Two timelines with a row for the bus and one for the GPU, a bar for each batch. {caption}"
     return plots.picture(fig, caption, alt)
 
 
 def _bars_of(timeline):
-    """Return (begin, duration) of copies and kernels, from when the first copy begins."""
+    """Return (begin, duration) of copies and kernels, relative to the first copy."""
     found = {kind: [e for e in timeline.events if e.kind == kind and e.stream != "host"] for kind in _ROWS}
-    copies = found["copy"][-BATCHES:]  # before them come those that make room
+    copies = found["copy"][-BATCHES:]  # the earlier ones initialise buffers
     first = min(event.begin for event in copies)
     pairs = {"copy": copies, "kernel": found["kernel"]}
     return {kind: [(e.begin - first, e.duration) for e in events] for kind, events in pairs.items()}
 
 
 def _overlapped(timeline):
-    """Return the bars that two streams and two buffers would have, with the durations of a timeline."""
+    """Return the bars of two streams and two buffers, with the durations of a timeline."""
     bars = _bars_of(timeline)
     copy, kernels = (bars[kind][0][1] for kind in _ROWS)
     rows = pictures.overlap_timeline(BATCHES, 0, copy, kernels, streams=True)
@@ -184,13 +185,13 @@ def _draw(ax, bars, title, pale=False):
 
 # --- Roofs --------------------------------------------------------------------------------------------------
 
-#: What NVIDIA has published of the A100 with 40 GB: operations a second in float32, bytes a second from its
-#: memory, and from its L2, 5120 bytes a clock at 1.41 GHz.
+#: NVIDIA's published figures of the A100 with 40 GB: float32 operations per second, bytes per second from
+#: memory, and from L2, 5120 bytes per clock at 1.41 GHz.
 A100_PEAK, A100_HBM, A100_L2 = 19.5e12, 1555e9, 5120 * 1.41e9
 
 
 def roofs_picture(ladder, microseconds, most=4) -> plots.Picture:
-    """Draw the kernels of a step under the roofs of an A100, each at the speed that is modelled.
+    """Draw the kernels of a step under the roofs of an A100, at their modelled speed.
 
     Parameters
     ----------
@@ -199,18 +200,18 @@ def roofs_picture(ladder, microseconds, most=4) -> plots.Picture:
     microseconds : dict of str to float
         The modelled time of each kernel on an A100.
     most : int
-        How many are drawn: those with the most operations.
+        The number to draw: those with the most operations.
     """
     chosen = sorted(ladder.rungs, key=lambda rung: -rung.value("operations"))[:most]
     fig, ax = plots.figure(size=(7.2, 3.6))
     x = np.geomspace(0.5, 400, 200)
-    # The name of each slant stands on the side of it where no other is.
+    # The name of each slant is on the side away from the other.
     slants = ("L2", A100_L2, "--", (1.5, 12.3), "right"), ("HBM", A100_HBM, "-", (1.9, 1.9), "left")
     for name, bandwidth, line, place, side in slants:
         ax.loglog(x, np.minimum(A100_PEAK, x * bandwidth) / 1e12, line, color=plots.INK, linewidth=1.8)
         ax.text(*place, f"{name}: {bandwidth / 1e9:,.0f} GB/s", fontsize=9, ha=side)
     ax.text(25, 1.2 * A100_PEAK / 1e12, f"float32: {A100_PEAK / 1e12:g} TFLOP/s", fontsize=9)
-    said = []
+    summaries = []
     for rung, colour in zip(chosen, plots.COLOURS, strict=False):
         operations, name = rung.value("operations"), rung.name.removesuffix("_kernel")
         asked, least = (operations / rung.value(column) for column in ("bytes moved", "least bytes"))
@@ -219,15 +220,15 @@ def roofs_picture(ladder, microseconds, most=4) -> plots.Picture:
         ax.plot(asked, speed, "o", color=colour, markersize=8, markerfacecolor=plots.PAPER)
         ax.plot(least, speed, "o", color=colour, markersize=8)
         ax.text(1.15 * least, speed, name, va="center", fontsize=9, color=plots.INK)
-        said.append(f"{name}: {asked:.3g} to {least:.3g} operations per byte, {speed:.2g} TFLOP/s")
+        summaries.append(f"{name}: {asked:.3g} to {least:.3g} operations per byte, {speed:.2g} TFLOP/s")
     ax.set(xlabel="operations per byte", ylabel="TFLOP/s", xlim=(0.5, 400), ylim=(1.5, 40))
     for axis, ticks in ((ax.xaxis, (1, 10, 100)), (ax.yaxis, (2, 5, 10, 20))):
         axis.set_ticks(ticks, map(str, ticks))
         axis.set_minor_locator(NullLocator())
     caption = (
         "The roofs of an A100, as published, and the kernels of a step at their modelled speed; nothing was "
-        "measured. Open: the bytes that a kernel requests, which L2 delivers at most; full: the least bytes "
-        f"that must come from memory. {'; '.join(said)}."
+        "measured. Open: the bytes that a kernel requests, an upper bound on L2 traffic. Full: the least "
+        f"bytes that must come from memory. {'; '.join(summaries)}."
     )
     alt = (
         "Logarithmic axes. Two slanted lines, that of L2 above that of HBM, meet a flat roof. For each "

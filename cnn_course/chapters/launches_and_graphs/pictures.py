@@ -1,6 +1,6 @@
-"""Pictures of where the time goes: launches, copies, occupancy, passes over memory, benchmark records.
+"""Pictures of where the time goes: launches, copies, occupancy, benchmark records.
 
-The timelines are computed from numbers that the caller assumes. They are no measurements, as each says.
+The timelines are computed from assumed numbers. They aren't measurements, and each picture says so.
 """
 
 import json
@@ -19,34 +19,34 @@ _LONGEST_BAR = 36
 
 
 class Timeline(NamedTuple):
-    """When host and GPU are at work on one step, in microseconds: beginnings and durations."""
+    """The work of host and GPU in one step, in microseconds: beginnings and durations."""
 
     host: list
     gpu: list
 
     @property
     def end(self):
-        """When the last kernel is done."""
+        """The end of the last kernel."""
         return sum(self.gpu[-1])
 
     @property
     def busy(self):
-        """Share of the step in which the GPU runs kernels."""
+        """The share of the step in which the GPU runs kernels."""
         return sum(duration for _, duration in self.gpu) / self.end
 
 
 def step_timeline(launches, overhead, work, gap, graph) -> Timeline:
-    """Work out when the kernels of a step run, if every launch costs the host the same.
+    """Compute when the kernels of a step run if every launch costs the host the same time.
 
     Parameters
     ----------
     launches : int
     overhead : float
-        Microseconds of the host for a launch, or for a whole graph.
+        The host's microseconds for a launch, or for a whole graph.
     work : float
-        Microseconds of all kernels together; each has an equal share.
+        The microseconds of all kernels together; each has an equal share.
     gap : float
-        Microseconds at least between the end of one kernel and the beginning of the next.
+        The least microseconds between the end of a kernel and the beginning of the next.
     graph : bool
         Whether all kernels are launched at once.
 
@@ -106,16 +106,16 @@ def step_picture(launches, overhead, work, gap=1.0) -> plots.Picture:
 
 
 def overlap_timeline(steps, fill, copy, kernels, streams):
-    """Work out when batches are filled, copied and computed with.
+    """Compute when batches are filled, copied and used by kernels.
 
     Parameters
     ----------
     steps : int
     fill, copy, kernels : float
-        Durations for one batch: the host gathers it, the bus carries it, the GPU computes.
+        Durations for one batch: the host fills a buffer, the bus copies it, the GPU computes.
     streams : bool
-        Whether copies have their own stream, and two buffers on either side. If not, the copy waits for
-        the kernels before it, and the host for the copy.
+        Whether copies have their own stream and two buffers on each side. If not, a copy waits for the
+        kernels before it, and the host waits for the copy.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def overlap_timeline(steps, fill, copy, kernels, streams):
 
     for k in range(steps):
         back = 2 if streams else 1
-        # A buffer of the host may be filled once it is copied, one of the device once it is computed with.
+        # A host buffer may be refilled after its copy, a device buffer after its kernels.
         do("fill", fill, end("fill", k - 1), end("copy", k - back))
         do("copy", copy, end("fill", k), end("copy", k - 1), end("kernels", k - back))
         do("kernels", kernels, end("copy", k), end("kernels", k - 1))
@@ -149,7 +149,7 @@ def overlap_timeline(steps, fill, copy, kernels, streams):
 
 
 def overlap_picture(steps=4, fill=1.0, copy=2.0, kernels=3.0) -> plots.Picture:
-    """Draw four batches on their way, with one stream and with two.
+    """Draw the timeline of some batches, with one stream and with two.
 
     Parameters
     ----------
@@ -166,20 +166,20 @@ def overlap_picture(steps=4, fill=1.0, copy=2.0, kernels=3.0) -> plots.Picture:
     axes[0].set_xlim(0, max(ends))
     axes[1].set_xlabel("time, in units of the model")
     caption = (
-        f"A model, not measured: to fill a batch takes {fill:g}, to copy it {copy:g}, to compute "
-        f"{kernels:g}. {steps} batches are done at {ends[0]:g} with one stream, and at {ends[1]:g} with "
-        "two. Batches 0 and 2 use one buffer, 1 and 3 the other."
+        f"A model, not measured: filling a batch takes {fill:g}, copying {copy:g}, computing {kernels:g}. "
+        f"{steps} batches are done at {ends[0]:g} with one stream, and at {ends[1]:g} with two. Batches 0 "
+        "and 2 use one buffer, 1 and 3 the other."
     )
     alt = (
         "Two timelines with rows for the host, the bus and the GPU. With one stream the copy of a batch "
-        "waits for the kernels of the one before. With two, copies take place while kernels run, and the "
+        "waits for the kernels of the one before. With two, copies run at the same time as kernels, and the "
         "GPU's row has no gaps after the first batch."
     )
     return plots.picture(fig, caption, alt)
 
 
 def _draw_timeline(ax, rows, title):
-    """Draw what the host, the bus and the GPU do with batches: for each a list of (begin, duration)."""
+    """Draw the work of host, bus and GPU on batches; each has a list of (begin, duration)."""
     for place, bars in zip((2, 1, 0), rows, strict=True):
         for k, (begin, duration) in enumerate(bars):
             colour, ink = ((plots.BLUE, "white"), (plots.ORANGE, plots.INK))[k % 2]
@@ -191,12 +191,12 @@ def _draw_timeline(ax, rows, title):
 
 
 def schedule_picture(run) -> plots.Picture:
-    """Draw when the steps of a `streams.Pipeline` could begin, and name its conflicts.
+    """Draw the earliest times of the steps of a `streams.Pipeline`, and count its conflicts.
 
     Parameters
     ----------
     run : Pipeline
-        Through which all batches have gone.
+        After all batches.
     """
     rows = {kind: [] for kind in LENGTHS}
     for step, (begin, end) in zip(run.steps, run.times(), strict=True):
@@ -215,7 +215,7 @@ def schedule_picture(run) -> plots.Picture:
 
 
 def occupancy_picture(cc, threads, registers, shared) -> plots.Picture:
-    """Draw the warps that an SM holds, and how many blocks each resource allows.
+    """Draw the warps resident on an SM, and the number of blocks that each resource allows.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def occupancy_picture(cc, threads, registers, shared) -> plots.Picture:
     _draw_slots(axes[0], most, found.blocks, warps)
     names = list(found.limits)
     colours = [plots.ORANGE if name in found.limited_by else plots.FAINT for name in names]
-    # A bar much longer than the shortest shows nothing more, and would hide that one.
+    # A much longer bar is cut off: it would hide the shortest.
     drawn = [min(found.limits[name], _LONGEST_BAR) for name in names]
     axes[1].barh(names, drawn, color=colours, height=0.6)
     for place, name in enumerate(names):
@@ -262,7 +262,7 @@ def occupancy_picture(cc, threads, registers, shared) -> plots.Picture:
 
 
 def _draw_slots(ax, most, blocks, warps):
-    """Draw a square for each warp that an SM has room for, those of a block in one colour."""
+    """Draw a square for each warp slot of an SM, with the warps of a block in one colour."""
     for k in range(most):
         block = k // warps
         taken = block < blocks
@@ -274,14 +274,14 @@ def _draw_slots(ax, most, blocks, warps):
 
 
 def recorded(folder, gpu):
-    """Draw what the benchmark records say of whole epochs, and the roofline.
+    """Draw the benchmark records of whole epochs, and the roofline.
 
     Parameters
     ----------
     folder : path
         Of the JSON files.
     gpu : bool
-        The records of GPUs, or those of CPUs.
+        Whether to draw the records of GPUs; else those of CPUs.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Three slow kernels of notebook 15, each slow for another reason, and what their launches would take."""
+"""Three slow kernels of notebook 15, each slow for a different reason, and their modelled times."""
 
 from functools import cache
 
@@ -8,9 +8,9 @@ from numba import cuda, float32
 from cnn_course.engine.modelled_ladders import modelled
 from cnn_numba import device
 
-#: The GPU whose modelled time judges a repair.
+#: The GPU whose modelled time is checked.
 GPU = "T4"
-#: What the kernels work on: images of 28 x 28 pixels, 64 images of 32 feature maps, labels.
+#: The kernels' inputs: images of 28 x 28 pixels, 64 images with 32 feature maps, labels.
 SIZES = {"brightness_kernel": (16_384, 784), "channel_sums_kernel": (64, 32, 676), "count_kernel": (1 << 20,)}
 
 
@@ -43,7 +43,7 @@ def count_kernel(labels, counts):
         cuda.atomic.add(counts, labels[i], 1)
 
 
-#: What is wrong with each, and the line that causes it.
+#: The cause of each, and the line that is slow.
 ANSWERS = {
     "brightness_kernel": ("far apart", "total += images[i, k]"),
     "channel_sums_kernel": ("few blocks", "total += x[i // pixels, c, i % pixels]"),
@@ -57,7 +57,7 @@ def modelled_time(work, gpu=GPU) -> float:
     Parameters
     ----------
     work : callable
-        Without arguments; it is run.
+        Called without arguments.
     gpu : str
         A name that `gpuless.profile` knows.
     """
@@ -68,7 +68,7 @@ def modelled_time(work, gpu=GPU) -> float:
 
 
 def feature_maps():
-    """Return device arrays of the full size: feature maps, and room for a sum for each channel."""
+    """Return device arrays of the full size: feature maps, and an array for the channel sums."""
     shape = SIZES["channel_sums_kernel"]
     maps = np.random.default_rng(15).normal(size=shape).astype(np.float32)
     return device.to_device(maps), device.zeros(shape[1])
@@ -76,6 +76,6 @@ def feature_maps():
 
 @cache
 def given_time() -> float:
-    """Return the modelled microseconds of `channel_sums_kernel`, as it is given."""
+    """Return the modelled microseconds of the given `channel_sums_kernel`."""
     maps, sums = feature_maps()
     return modelled_time(lambda: channel_sums_kernel[maps.shape[1], 128](maps, sums))

@@ -1,8 +1,8 @@
-"""Batches on their way to a kernel, through streams: done for real, noted, and judged by their order.
+"""Batches that go through streams to a kernel: executed, recorded, and checked for a safe order.
 
-Without a GPU everything runs in the order in which it is asked for, and a forgotten wait does no harm. So a
-`Pipeline` also notes what is asked for: the stream of each copy and each launch, the place of each event, and
-who waits for what. From these notes follows what comes before what on any GPU, and when each step can begin.
+Without a GPU everything runs in program order, and a missing wait does no harm. So a `Pipeline` also records
+the stream of each copy and each launch, the position of each event, and all waits. The record determines
+which steps are ordered on any GPU, and when each step can begin.
 """
 
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from numba import cuda, float32
 from cnn_course.engine.launch_lists import replaced
 from cnn_numba import device
 
-#: What a batch takes in units of time: filled by the host, copied, computed with. Those of a model.
+#: The time of each step for a batch, in units of a model: filled by the host, copied, used by the kernel.
 LENGTHS = {"fill": 1.0, "copy": 2.0, "add": 3.0}
 
 
 class Step(NamedTuple):
-    """Something that is done with a batch.
+    """A step in the processing of a batch.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Step(NamedTuple):
     slot : int
         Of the pair of buffers.
     after : frozenset of int
-        Numbers of the steps that are certain to be over when it begins.
+        Numbers of the steps that are certainly finished when it begins.
     """
 
     kind: str
@@ -36,39 +36,39 @@ class Step(NamedTuple):
 
 
 class Stream:
-    """A stream whose order is noted; `numba.cuda`'s, as far as the exercise needs it."""
+    """A stream of `numba.cuda` whose order is recorded, with the methods that the exercise needs."""
 
     def __init__(self, pipeline):
         self.pipeline, self.real = pipeline, device.stream()
-        self.over = frozenset()  # what is done when all that is in the stream is
+        self.over = frozenset()  # the steps that are finished when the stream is
 
     def synchronize(self):
-        """Have the host wait for all that is in the stream."""
+        """Let the host wait for everything in the stream."""
         self.real.synchronize()
         self.pipeline.over |= self.over
 
 
 class Event:
-    """A mark in a stream."""
+    """An event in a stream."""
 
     def __init__(self, pipeline):
         self.pipeline, self.real, self.over = pipeline, cuda.event(), frozenset()
         self.stream = None
 
     def record(self, stream):
-        """Set the mark at the end of a stream."""
+        """Record the event at the current end of a stream."""
         self.real.record(_real(stream))
         self.over, self.stream = stream.over, stream
 
     def wait(self, stream):
-        """Have what comes later in a stream wait for the mark."""
+        """Let later work in a stream wait for the event."""
         if self.stream is not None:
             self.real.wait(_real(stream))
         _real(stream)
         stream.over |= self.over
 
     def synchronize(self):
-        """Have the host wait for the mark."""
+        """Let the host wait for the event."""
         if self.stream is not None:
             self.real.synchronize()
         self.pipeline.over |= self.over
@@ -92,19 +92,19 @@ def add_kernel(x, window, total):
 
 
 class Pipeline:
-    """Batches that are to be added up on the device, through two pairs of buffers.
+    """Batches to add up on the device, through two pairs of buffers.
 
     Parameters
     ----------
     batches : list of ndarray
-        Float32, of one size.
+        Float32, all of the same size.
     window : int
-        How many neighbours the kernel averages: 1 adds the batches as they are, more takes longer.
+        How many neighbours the kernel averages: 1 adds the batches themselves, more takes longer.
 
     Attributes
     ----------
     steps : list of Step
-        What has been asked for.
+        The recorded steps.
 
     Examples
     --------
@@ -116,7 +116,7 @@ class Pipeline:
 
     def __init__(self, batches, window=1):
         self.batches, self.window, self.steps = batches, np.int32(window), []
-        self.over = frozenset()  # what is certain to be done, as the host knows
+        self.over = frozenset()  # the steps that the host knows to be finished
         self._wait_for_all = cuda.synchronize
         size = batches[0].size
         self._host = [device.pinned(size) for _ in range(2)]
@@ -124,7 +124,7 @@ class Pipeline:
 
     @property
     def count(self) -> int:
-        """How many batches there are."""
+        """The number of batches."""
         return len(self.batches)
 
     def stream(self) -> Stream:
@@ -132,21 +132,21 @@ class Pipeline:
         return Stream(self)
 
     def event(self) -> Event:
-        """Return a new event, which is not set."""
+        """Return a new event, not recorded yet."""
         return Event(self)
 
     def fill(self, number, slot):
-        """Have the host fill the pinned buffer of a slot with a batch; it is busy with that."""
+        """Let the host fill the pinned buffer of a slot with a batch; this blocks the host."""
         self._host[slot][:] = self.batches[number]
         self.over |= {self._note("fill", slot, self.over)}
 
     def copy(self, slot, stream):
-        """Ask, in a stream, for the copy of the pinned buffer of a slot to the one on the device."""
+        """Copy the pinned buffer of a slot to its device buffer, in a stream."""
         self._there[slot].copy_to_device(self._host[slot], stream=_real(stream))
         stream.over |= {self._note("copy", slot, stream.over | self.over)}
 
     def add(self, slot, stream):
-        """Launch, in a stream, the kernel that adds the device's buffer of a slot to the total."""
+        """Launch the kernel that adds a slot's device buffer to the total, in a stream."""
         with device.use_stream(_real(stream)):
             threads = 128
             blocks = device.blocks(self._total.size, threads)
@@ -154,7 +154,7 @@ class Pipeline:
         stream.over |= {self._note("add", slot, stream.over | self.over)}
 
     def synchronize(self):
-        """Have the host wait for all that has been asked for, in whatever stream."""
+        """Let the host wait for all work, in all streams."""
         self._wait_for_all()
         self.over |= set(range(len(self.steps)))
 
@@ -164,14 +164,14 @@ class Pipeline:
         return len(self.steps) - 1
 
     def total(self) -> np.ndarray:
-        """Return what has been added up, once all is done."""
+        """Wait for all work, and return the total."""
         device.synchronize()
         return device.to_host(self._total)
 
     def conflicts(self):
-        """Yield pairs of steps, (earlier, later), that use one buffer with nothing to keep them in order.
+        """Yield pairs of steps, (earlier, later) in program order, that race for a buffer.
 
-        Of two steps in the order in which they were asked for, at least one of which writes.
+        At least one of the two writes, and nothing orders them.
         """
         for j, later in enumerate(self.steps):
             for i, earlier in enumerate(self.steps[:j]):
@@ -179,14 +179,14 @@ class Pipeline:
                     yield earlier, later
 
     def unfinished(self):
-        """Return the steps that the host does not know to be over."""
+        """Return the steps that the host doesn't know to be finished."""
         known = self.over.union(*(self.steps[i].after for i in self.over))
         return [step for i, step in enumerate(self.steps) if i not in known]
 
     def times(self) -> list[tuple[float, float]]:
         """Return when each step begins and ends, in the units of `LENGTHS`.
 
-        Each begins as soon as all is over that has to be, and the one before it on the bus or on the GPU.
+        Each begins when the steps it waits for, and the previous step on the same unit, have finished.
         """
         found, free = [], dict.fromkeys(LENGTHS, 0.0)
         for step in self.steps:
@@ -196,7 +196,7 @@ class Pipeline:
         return found
 
     def end(self) -> float:
-        """Return when the last step is over, in the units of `LENGTHS`."""
+        """Return when the last step ends, in the units of `LENGTHS`."""
         return max((end for _, end in self.times()), default=0.0)
 
 
@@ -204,12 +204,12 @@ def _share(earlier, later):
     kinds = {earlier.kind, later.kind}
     if kinds == {"add"}:  # both change the total
         return True
-    # The pinned buffer is filled and copied from, the device's is copied into and added from.
+    # The pinned buffer is written by fills and read by copies, the device's written by copies, read by adds.
     return earlier.slot == later.slot and kinds in ({"fill", "copy"}, {"copy", "add"}, {"fill"}, {"copy"})
 
 
 def one_stream(run):
-    """Add up all batches, one thing after the other."""
+    """Add up all batches, one step after the other."""
     stream = run.stream()
     for number in range(run.count):
         run.fill(number, 0)

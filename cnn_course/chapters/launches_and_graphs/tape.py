@@ -1,8 +1,8 @@
-"""A tape: what a CUDA graph is to a step of training, made of Python, so that it also works without a GPU.
+"""A tape: a model of a CUDA graph in Python, which also works without a GPU.
 
-`record` notes the launches of a function without running them, `Tape.replay` makes them again with the very
-same arguments, and whatever a graph cannot hold is refused with the reason. It saves no time: a real graph is
-made by `cnn_numba.train.graphs`. `ToyTraining` is something small to record.
+`record` records a function's launches without running them, `Tape.replay` launches them again with the same
+arguments, and anything that a graph can't contain raises an error with the reason. A tape saves no time;
+`cnn_numba.train.graphs` makes a real graph. `ToyTraining` is a small training run to record.
 """
 
 from contextlib import ExitStack, contextmanager
@@ -20,7 +20,7 @@ from gpuless.simulator import foreign
 
 
 class CannotRecord(RuntimeError):
-    """Something that no graph can hold.
+    """Something that no graph can contain.
 
     Parameters
     ----------
@@ -37,11 +37,11 @@ class CannotRecord(RuntimeError):
 
 _REASONS = {
     "reads on the host": "copies numbers to the host, and while a step is recorded there are none yet",
-    "copies from the host": "copies what the host holds now, and no replay runs on the host",
+    "copies from the host": "copies the host's current data, but no replay runs on the host",
     "allocates": "allocates memory: do that before the recording",
     "waits": "waits for the GPU, which runs nothing while a step is recorded",
-    "computes apart": "computes with a device array, which only kernels can do: on a GPU it is an error",
-    "launched apart": "launches on the default stream, not on the one that is recorded: use device.launch",
+    "computes apart": "computes with a device array, which only kernels can do: on a GPU it's an error",
+    "launched apart": "launches on the default stream, not on the recorded one: use device.launch",
 }
 _SHOWN = {"__getitem__": "kernel[...]", "__setitem__": "array[...] = ...", "__add__": "array + ..."}
 _FORBIDDEN = {
@@ -79,24 +79,24 @@ class Tape:
         return len(self.launches)
 
     def replay(self):
-        """Make all launches again, with the arguments that they were recorded with."""
+        """Launch everything again, with the recorded arguments."""
         for launch in self.launches:
             launch.run()
 
 
 def record(function, *arguments) -> Tape:
-    """Note what a function launches, without running it.
+    """Record a function's launches, without running them.
 
     Parameters
     ----------
     function : callable
     *arguments
-        What it is called with.
+        The arguments of its call.
 
     Raises
     ------
     CannotRecord
-        If it does anything that a CUDA graph cannot hold.
+        If it does anything that a CUDA graph can't contain.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def record(function, *arguments) -> Tape:
     }
     with arithmetic_refused(), ExitStack() as stack:
         for owner, names in forbidden.items():
-            for name in names.keys() & set(dir(owner)):  # a GPU's arrays cannot be added
+            for name in names.keys() & set(dir(owner)):  # a GPU's arrays have no addition
                 what = names[name]
                 stack.enter_context(replaced(owner, name, _refusal(name, what)))
         stack.enter_context(replaced(array_type, "__getitem__", _noting(array_type.__getitem__, read)))
@@ -141,7 +141,7 @@ def record(function, *arguments) -> Tape:
 
 @contextmanager
 def arithmetic_refused():
-    """Say that device arrays cannot be computed with; where there is a GPU, Python speaks of types."""
+    """Replace Python's TypeError for arithmetic on device arrays by `CannotRecord`."""
     array_type = type(device.empty(1))
     try:
         yield
@@ -152,7 +152,7 @@ def arithmetic_refused():
 
 
 def _noting(plainly, read):
-    """Return how an array is indexed; single elements, which are copied to the host, are noted."""
+    """Return the indexing method, recording in `read` each single element, which is copied to the host."""
 
     def part(array, index):
         found = plainly(array, index)
@@ -173,14 +173,14 @@ def _refusal(name, what):
 
 
 class ToyTraining:
-    """A training run of one dense layer, small enough for the simulator, with all that a step needs.
+    """A training run of one dense layer, small enough for the simulator, with everything a step needs.
 
     Parameters
     ----------
     images : ndarray, shape (N, 1, H, W), uint8
     labels : ndarray, shape (N,), int32
     order : ndarray, shape (M,), int64
-        The images in the order in which they are used.
+        The indices of the images, in the order of their use.
     lrs : sequence of float
         The learning rate of each step.
     batch_size : int
@@ -188,14 +188,14 @@ class ToyTraining:
     Attributes
     ----------
     images, labels, order, rates, cursor, totals : device array
-        `rates` has a row for each step, `cursor` the number of the step, `totals` the sum of the losses and
+        `rates` has a row for each step, `cursor` has the step's number, `totals` the sum of the losses and
         the number of right answers.
     x, y : device array
-        Room for a batch.
+        Arrays for a batch.
     model, loss, sgd : Sequential, CrossEntropyLoss, SGD
         The weights begin at zero.
     order_on_host, lrs, number, total_loss : ndarray, list, int, float
-        The host's own: what it would use if there were no graph.
+        On the host, for a step without a graph.
     """
 
     mean, std = 0.0, 1.0

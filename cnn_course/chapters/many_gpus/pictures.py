@@ -1,4 +1,4 @@
-"""Pictures of workers: a ring's chunks, what was sent when, what an all-reduce takes."""
+"""Pictures of workers: the chunks of a ring, the times of sends, the cost of an all-reduce."""
 
 from collections.abc import Mapping
 
@@ -17,12 +17,12 @@ _WORKERS = 2 ** np.arange(1, 11)
 
 
 def legend(ax, **where):
-    """Write the legend of axes, without a frame."""
+    """Draw a legend without a frame."""
     ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK, **where)
 
 
 def parts_in(value: float, size: int) -> list[int]:
-    """Return which workers' parts are in a number whose worker `r` began with 10 to the power of `r`.
+    """Return the workers whose parts are in a sum, where worker `r` began with 10 to the power of `r`.
 
     Examples
     --------
@@ -33,12 +33,12 @@ def parts_in(value: float, size: int) -> list[int]:
 
 
 def ring_picture(journey: Journey) -> plots.Picture:
-    """Draw which parts are in each chunk after each step, and what is sent next.
+    """Draw the parts in each chunk after each step, and the chunks sent next.
 
     Parameters
     ----------
     journey : Journey
-        Of `run_together`, with a number for each chunk, worker `r` beginning with 10 to the power of `r`.
+        From `run_together`, with one number per chunk; worker `r` begins with 10 to the power of `r`.
     """
     size = len(journey.arrays)
     steps = size - 1
@@ -57,8 +57,8 @@ def ring_picture(journey: Journey) -> plots.Picture:
     whole = [_complete(journey, step) for step in (0, steps, 2 * steps)]
     return plots.picture(
         fig,
-        "Which workers' numbers are in each chunk: 013 are those of workers 0, 1 and 3. Framed: what is sent "
-        "to the right in the next step. Above the first phase, below the second.",
+        "The workers whose numbers are in each chunk: 013 means workers 0, 1 and 3. Framed: the chunks sent "
+        "to the right in the next step. Above: the first phase. Below: the second.",
         f"Tables of {size} workers by {size} chunks after each of {2 * steps} steps. Complete chunks: "
         f"{whole[0]} at the beginning, {whole[1]} after the first phase, one for each worker on a diagonal, "
         f"and {whole[2]} at the "
@@ -96,7 +96,7 @@ def _draw_chunks(ax, journey, step):
 
 
 def sendings_picture(journey: Journey) -> plots.Picture:
-    """Draw when each worker sent which chunk: from `run_in_processes`."""
+    """Draw when each worker sent each chunk, from `run_in_processes`."""
     size = len(journey.arrays)
     fig, ax = plots.figure(size=(7.2, 1.2 + 0.4 * size))
     last = max(note.end for note in journey.sent) * 1e3
@@ -113,20 +113,20 @@ def sendings_picture(journey: Journey) -> plots.Picture:
     return plots.picture(
         fig,
         "Four processes that send to each other: from the beginning of a send until the right neighbour has "
-        "taken the chunk. They share the cores with all that runs besides.",
+        "taken the chunk. They share the cores with everything else that runs.",
         f"{len(journey.sent)} bars in {size} rows, {len(journey.sent) // size} for each worker, coloured by "
-        f"chunk. A worker's colours follow one another in falling order, and the next worker's are one "
+        f"chunk. A worker's colours follow one another in decreasing order, and the next worker's are one "
         f"behind.",
     )
 
 
 def methods_picture(sizes: Mapping[str, float], link: scaling.Link) -> plots.Picture:
-    """Draw what a ring, a tree and worker 0 in the middle take, by formula.
+    """Draw the times of a ring, a tree and worker 0 in the middle, by formula.
 
     Parameters
     ----------
     sizes : dict of str to float
-        Bytes, by what they are of.
+        The sizes in bytes, by name.
     link : Link
     """
     methods = {
@@ -154,7 +154,7 @@ def methods_picture(sizes: Mapping[str, float], link: scaling.Link) -> plots.Pic
 
 
 def links_picture(sizes: Mapping[str, float]) -> plots.Picture:
-    """Draw what a ring takes over each of `scaling.LINKS`, by formula; `sizes` as in `methods_picture`."""
+    """Draw the time of a ring over each of `scaling.LINKS`, by formula; `sizes` as in `methods_picture`."""
     fig, axes = plots.figure(1, len(sizes), size=(7.2, 2.9))
     ends = []
     for ax, (title, size) in zip(axes, sizes.items(), strict=True):
@@ -182,7 +182,7 @@ def _workers_axis(ax, title):
 
 
 def batches_picture(recorded: Mapping) -> plots.Picture:
-    """Draw the steps, and the images, to the same loss over the batch size; see `scaling.record`."""
+    """Draw the steps and the images to the same loss, over the batch size; see `scaling.record`."""
     best = scaling.best_steps(recorded)
     sizes, steps = np.array(list(best)), np.array(list(best.values()))
     fig, axes = plots.figure(1, 2, size=(7.2, 2.7))
@@ -201,10 +201,10 @@ def batches_picture(recorded: Mapping) -> plots.Picture:
     ends = ", ".join(f"{steps[k]:.0f} steps of {sizes[k]}" for k in (0, len(sizes) // 2, -1))
     return plots.picture(
         fig,
-        f"Recorded: what it takes mnist_cnn to a test loss of {recorded['target']}, at the best of "
+        f"Recorded: what mnist_cnn needs for a test loss of {recorded['target']}, at the best of "
         f"{len({run['lr'] for run in recorded['runs']})} learning rates. Left the steps, right the images.",
-        f"On the left a line that falls, less and less steeply than the dotted one: {ends}. On the right one "
-        "that is level at first, and rises ever more steeply.",
+        f"On the left a line that falls, less and less steeply than the dotted one: {ends}. On the right a "
+        "line that is level at first, then rises more and more steeply.",
     )
 
 
@@ -218,12 +218,12 @@ def cluster_picture(record: Mapping, batches: Mapping) -> plots.Picture:
     Parameters
     ----------
     record : dict
-        Of ``cnn-numba bench workers``: what a core takes for an image.
+        Of ``cnn-numba bench workers``, with a core's time per image.
     batches : dict
-        Of `scaling.record`: how many steps a batch takes.
+        Of `scaling.record`, with the steps for each batch size.
     """
     fig, axes = plots.figure(1, 2, size=(7.2, 2.9))
-    workers, told = [1, *map(int, _WORKERS)], []
+    workers, summaries = [1, *map(int, _WORKERS)], []
     image = record["least_step_seconds"]["1 worker, 1 thread"] / record["batch_size"]
     for dash, colour, name in zip(
         _DASHES, _CHUNKS, ("Ethernet, 100 Gbit/s", "Ethernet, 10 Gbit/s"), strict=False
@@ -234,7 +234,7 @@ def cluster_picture(record: Mapping, batches: Mapping) -> plots.Picture:
         )
         axes[1].plot(workers, [one.batch_size for one in found], dash, color=colour)
         most, count = max((found[0].seconds / one.seconds, w) for w, one in zip(workers, found, strict=True))
-        told.append(f"{name}: {most:.1f} times at most, with {count} workers")
+        summaries.append(f"{name}: {most:.1f} times at most, with {count} workers")
     axes[0].plot(workers, workers, ":", color=plots.INK, label="W workers, W times")
     for ax, title in zip(axes, ("times faster", "the batch size that is best"), strict=True):
         _workers_axis(ax, title)
@@ -243,9 +243,8 @@ def cluster_picture(record: Mapping, batches: Mapping) -> plots.Picture:
     legend(axes[0], loc="upper left")
     return plots.picture(
         fig,
-        "Simulated: mnist_cnn to the loss of section 4, on workers of one core each, out of the measured "
-        "time of a core, the recorded steps, and published figures of the links.",
-        f"Left, lines that rise, leave the dotted one, and fall again. {'; '.join(told)}. Right, the best "
-        f"batch size "
-        "grows with the workers, up to the largest one tried.",
+        "Simulated: mnist_cnn to the loss of section 4, on workers with one core each, from the measured "
+        "time of a core, the recorded steps, and the published figures of the links.",
+        f"Left, lines that rise, leave the dotted one, and fall again. {'; '.join(summaries)}. Right, the "
+        "best batch size grows with the workers, up to the largest one tried.",
     )

@@ -1,10 +1,9 @@
 """Workers in a ring, for notebook 24: each sends to its right neighbour and receives from its left one.
 
-What a worker does is a function ``program(rank, size, array, send, receive)``. ``send(chunk)`` waits until
-the right neighbour has taken the chunk; ``receive()`` waits for one from the left, and returns it.
-`run_together` runs all workers in this thread, in turns, so that what they do is the same every time, a
-deadlock is found at once, and every step can be looked at. `run_in_processes` runs the same function in a
-process for each.
+A worker's program is a function ``program(rank, size, array, send, receive)``. ``send(chunk)`` waits until
+the right neighbour has taken the chunk; ``receive()`` waits for a chunk from the left, and returns it.
+`run_together` runs all workers in turns in this thread: runs are reproducible, a deadlock is found at once,
+and every step can be inspected. `run_in_processes` runs the same function in a process for each worker.
 """
 
 import itertools
@@ -33,28 +32,28 @@ class Deadlock(RuntimeError):
     Attributes
     ----------
     waits : tuple of str
-        What each waits for: ``"send"``, ``"receive"``, or ``"ended"`` where it does not wait.
+        What each waits for: ``"send"``, ``"receive"``, or ``"ended"`` if it doesn't wait.
     """
 
     def __init__(self, waits):
         size = len(waits)
-        told = {
+        descriptions = {
             "send": lambda rank: f"worker {rank} waits to send to worker {(rank + 1) % size}",
             "receive": lambda rank: f"worker {rank} waits to receive from worker {(rank - 1) % size}",
             "ended": lambda rank: f"worker {rank} has ended",
         }
-        super().__init__("; ".join(told[wait](rank) for rank, wait in enumerate(waits)))
+        super().__init__("; ".join(descriptions[wait](rank) for rank, wait in enumerate(waits)))
         self.waits = tuple(waits)
 
 
 class TooMuch(RuntimeError):
-    """A worker sends and sends."""
+    """A worker doesn't stop sending."""
 
 
 class Sent(NamedTuple):
-    """A chunk on its way: who sent it, as its how-manieth, from where in the array, and how many bytes.
+    """A chunk that was sent: by which worker, in which of its steps, its start in the array, its bytes.
 
-    `start` is None if it was no part of the worker's own array. The times, in seconds, are of processes only.
+    `start` is None if it wasn't part of the worker's own array. Only processes have times, in seconds.
     """
 
     worker: int
@@ -66,7 +65,7 @@ class Sent(NamedTuple):
 
 
 class Journey(NamedTuple):
-    """What came of a run: the arrays, what was sent, and, of `run_together`, the arrays after each step."""
+    """The result of a run: arrays, sent chunks, and, from `run_together`, the arrays after each step."""
 
     arrays: list
     sent: list
@@ -78,7 +77,7 @@ class Journey(NamedTuple):
 
 
 class _Worker:
-    """One of the workers of `run_together`: it runs until it waits for a neighbour."""
+    """A worker of `run_together`, which runs until it waits for a neighbour."""
 
     def __init__(self, program, rank, size, array):
         self.rank, self.array, self.most = rank, array, 20 * size
@@ -86,13 +85,13 @@ class _Worker:
         self.states = []
         self._coroutine = Coroutine(program, rank, size, array, self.send, self.receive)
 
-    def _look(self):
-        """Keep the array as it is between two steps."""
+    def _snapshot(self):
+        """Save a copy of the array between two steps."""
         if len(self.sent) == self.received == len(self.states):
             self.states.append(self.array.copy())
 
     def _wait(self, what):
-        self._look()
+        self._snapshot()
         return self._coroutine.wait(what)
 
     def send(self, chunk):
@@ -116,7 +115,7 @@ class _Worker:
         try:
             self.waits = self._coroutine.send(value)
         except StopIteration:
-            self._look()
+            self._snapshot()
             self.waits = "ended"
 
     def end(self):
@@ -125,19 +124,19 @@ class _Worker:
 
 
 def run_together(program: Callable, arrays: Sequence[np.ndarray]) -> Journey:
-    """Run a program for all workers in this thread, in turns, and keep what it does.
+    """Run a program for all workers in this thread, in turns, and record what it does.
 
     Parameters
     ----------
     program : callable
         As in the module's docstring.
     arrays : sequence of ndarray
-        One for each worker, which gets a copy.
+        One for each worker, which gets a copy of it.
 
     Raises
     ------
     Deadlock
-        If every worker that has not ended waits for another one.
+        If every worker that hasn't ended waits for another one.
     TooMuch
         If a worker does not stop sending.
 
@@ -182,22 +181,22 @@ def _take_turns(workers):
 
 
 def run_in_processes(program: Callable, arrays: Sequence[np.ndarray], timeout: float = 60) -> Journey:
-    """Run a program in a process for each worker; its source is what is sent there.
+    """Run a program in a process for each worker, which receives its source.
 
     Parameters
     ----------
     program : callable
-        As in the module's docstring, and such that `standalone` can write it down.
+        As in the module's docstring, with a source that `standalone` can produce.
     arrays : sequence of ndarray
     timeout : float
-        Seconds for all of it.
+        Seconds for the whole run.
 
     Raises
     ------
     Deadlock, TooMuch
-        As `run_together`, with which it is rehearsed on the first few numbers.
+        As in `run_together`, which tries the program on the first few numbers.
     RuntimeError
-        If a process fails, or is not done in time. None is left running.
+        If a process fails or isn't done in time. No process is left running.
     """
     run_together(program, [array[: 3 * len(arrays)] for array in arrays])
     deadline = time.monotonic() + timeout
@@ -219,7 +218,7 @@ def run_in_processes(program: Callable, arrays: Sequence[np.ndarray], timeout: f
 def _joined(listener, processes, deadline):
     """Return the connections to the workers, by rank."""
     connections = {}
-    # Only this socket reports a caller, and accepting has no time limit.
+    # `accept` has no timeout, but this socket can be waited for.
     socket = listener._listener._socket if hasattr(listener._listener, "_socket") else None
     while len(connections) < len(processes):
         failed = [rank for rank, process in enumerate(processes) if process.poll() is not None]
@@ -232,34 +231,34 @@ def _joined(listener, processes, deadline):
 
 
 class _Mail:
-    """What the workers say, in the order in which each says it; the failure of any of them ends it all."""
+    """Messages from the workers, in order; a failure of any worker raises an error."""
 
     def __init__(self, connections, deadline):
         self.connections, self.deadline = connections, deadline
         self.waiting = [[] for _ in connections]
 
     def all(self):
-        """Return what each worker says next."""
+        """Return the next message of each worker."""
         while not all(self.waiting):
             ready = wait(self.connections, max(0.0, self.deadline - time.monotonic()))
             if not ready:
-                raise RuntimeError("the workers are not done in time, and have been ended")
+                raise RuntimeError("the workers weren't done in time, and have been ended")
             for connection in ready:
                 self._read(self.connections.index(connection))
         return [waiting.pop(0) for waiting in self.waiting]
 
     def _read(self, rank):
         try:
-            said = self.connections[rank].recv()
+            message = self.connections[rank].recv()
         except (EOFError, OSError):
             raise RuntimeError(f"worker {rank} has died") from None
-        if isinstance(said, str) and said.startswith("Traceback"):
-            raise RuntimeError(f"worker {rank} failed: {said.strip().splitlines()[-1]}")
-        self.waiting[rank].append(said)
+        if isinstance(message, str) and message.startswith("Traceback"):
+            raise RuntimeError(f"worker {rank} failed: {message.strip().splitlines()[-1]}")
+        self.waiting[rank].append(message)
 
 
 def _conducted(program, arrays, connections, deadline):
-    """Tell the workers what to do, start them together, and return what they did."""
+    """Send the workers their job, start them together, and return the journey."""
     mail = _Mail(connections, deadline)
     addresses = mail.all()
     job = {"size": len(arrays), "source": standalone(program), "name": program.__name__}
@@ -273,7 +272,7 @@ def _conducted(program, arrays, connections, deadline):
     for connection in connections:
         connection.send("end")
     if len({*pids, os.getpid()}) <= len(pids):
-        raise RuntimeError("the workers did not run in separate processes")
+        raise RuntimeError("the workers didn't run in separate processes")
     first = min((note[2] for own in notes for note in own), default=0.0)
     sent = [
         Sent(worker, step, start, size, begin - first, end - first)
@@ -284,7 +283,7 @@ def _conducted(program, arrays, connections, deadline):
 
 
 def all_reduce(rank, size, array, send, receive):
-    """Add up the arrays of all workers, in place: the notebook's exercise, in case it is not solved yet."""
+    """Add up the arrays of all workers, in place: a solution, if the notebook's exercise isn't solved yet."""
     edges = [k * len(array) // size for k in range(size + 1)]
     chunks = [array[first:end] for first, end in itertools.pairwise(edges)]
     for first, gathering in ((rank, False), (rank + 1, True)):
@@ -299,7 +298,7 @@ def all_reduce(rank, size, array, send, receive):
 def yours() -> Callable:
     """Return the reader's `ring_all_reduce` from their workbook, or the package's `all_reduce`.
 
-    The package's also where the reader's sends copies of its chunks: then no one sees what is sent.
+    Also the package's if the reader's sends copies of chunks: then what was sent can't be identified.
     """
     answer = workbook.answer("many_gpus", "ring_all_reduce", otherwise=all_reduce)
     sent = run_together(answer, [np.zeros(3), np.zeros(3), np.zeros(3)]).sent

@@ -1,7 +1,7 @@
 """One worker of a ring: a process, which `cnn_course.chapters.many_gpus.ring` starts.
 
-It runs as a program, imports NumPy and nothing of the package, and so is there within a blink. What it is to
-do comes to it as source.
+It runs as a program and imports only NumPy, nothing of the package, so it starts fast. It receives its job as
+source.
 """
 
 import os
@@ -10,7 +10,7 @@ import time
 import traceback
 from multiprocessing.connection import Client, Listener
 
-# A program's folder is where it looks for modules first; this one has names such as `network`.
+# Python looks for modules in a program's folder first; this folder has modules such as `network`.
 sys.path.pop(0)
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 
 def join(listener, right, rank, key):
     """Return the connections to the right and from the left neighbour."""
-    # A call waits until it is answered: if all called first, none would answer.
+    # A connection waits until it's accepted: if all connected first, none would accept.
     if rank % 2 == 0:
         to_right = Client(right, authkey=key)
         return to_right, listener.accept()
@@ -27,7 +27,7 @@ def join(listener, right, rank, key):
 
 
 def ends_of(array, to_right, from_left, sent):
-    """Return `send` and `receive`; what is sent is noted in `sent` as start, bytes, begin and end."""
+    """Return `send` and `receive`; `send` records start, bytes, begin and end in `sent`."""
     base = array.__array_interface__["data"][0]
 
     def send(chunk):
@@ -47,7 +47,7 @@ def ends_of(array, to_right, from_left, sent):
 
 
 def work(parent, listener, rank, key):
-    """Do what the parent says; return the array and what was sent."""
+    """Do the parent's job; return the array and the record of sends."""
     parent.send(listener.address)
     job = parent.recv()
     to_right, from_left = join(listener, job["right"], rank, key)
@@ -61,7 +61,7 @@ def work(parent, listener, rank, key):
 
 
 def main():
-    """Work for the parent whose address stands in the arguments, and report what came of it."""
+    """Work for the parent whose address is in the arguments, and report the result."""
     address, rank = sys.argv[1], int(sys.argv[2])
     key = bytes.fromhex(os.environ["CNN_NUMBA_RING_KEY"])
     with Client(address, authkey=key) as parent, Listener(authkey=key) as listener:
@@ -69,7 +69,7 @@ def main():
         try:
             parent.send((os.getpid(), *work(parent, listener, rank, key)))
         except (EOFError, OSError):
-            pass  # a neighbour has gone: the parent hears of that from itself
+            pass  # a neighbour has gone: it reports that to the parent itself
         except Exception:
             parent.send(traceback.format_exc(limit=-1))
         parent.recv()  # until all are done, so that no neighbour leaves early

@@ -1,8 +1,8 @@
-"""How training scales, for notebook 24: what an all-reduce takes by formula, and the steps a batch needs.
+"""How training scales, for notebook 24: the time of an all-reduce, and the steps for each batch size.
 
-The times are simulated: arithmetic on published figures (`LINKS`). The steps were taken:
-``python -m cnn_course.chapters.many_gpus.scaling`` trains `mnist_cnn` with batches of many sizes, each until
-the network reads well enough, and records how many steps that took.
+The times are simulated: arithmetic on published figures (`LINKS`). The steps are recorded:
+``python -m cnn_course.chapters.many_gpus.scaling`` trains `mnist_cnn` with many batch sizes to a target loss,
+and counts the steps.
 """
 
 import datetime
@@ -24,7 +24,7 @@ from cnn_numba.train.optim import Adam
 from cnn_numba.train.step import train_step
 
 RECORD = Path(__file__).with_name("batch_sizes.json")
-#: What a training run has to reach: the loss on the first `JUDGED` test digits.
+#: The target of a training run: a loss on the first `JUDGED` test digits.
 TARGET, JUDGED = 0.2, 1000
 BATCH_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 RATES = (1e-3, 3e-3, 1e-2)
@@ -33,7 +33,7 @@ MOST_IMAGES = 120_000
 
 
 class Link(NamedTuple):
-    """What joins two workers: seconds before anything arrives, bytes a second one way, and the source."""
+    """A link between two workers: latency in seconds, bytes per second one way, and the source."""
 
     latency: float
     bandwidth: float
@@ -41,7 +41,7 @@ class Link(NamedTuple):
 
 
 NCCL = "those of NCCL's own model (src/graph/tuning.cc at commit 01afd20; hwLat, ring, protocol Simple)"
-#: Published figures; nothing here was measured. Bandwidths are peaks, and what a program gets is less.
+#: Published figures; nothing here was measured. Bandwidths are peaks: a program gets less.
 LINKS = {
     "NVLink 4": Link(3.4e-6, 450e9, "NVIDIA H100 data sheet: 900 GB/s in both directions together"),
     "PCIe 5.0 x16": Link(5.7e-6, 64e9, "NVIDIA H100 data sheet: 128 GB/s in both directions together"),
@@ -51,7 +51,7 @@ LINKS = {
 
 
 def ring_seconds(workers: int, size_in_bytes: float, latency: float, bandwidth: float) -> float:
-    """Return what an all-reduce round a ring takes.
+    """Return the seconds of an all-reduce around a ring.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def ring_seconds(workers: int, size_in_bytes: float, latency: float, bandwidth: 
 
 
 def naive_seconds(workers: int, size_in_bytes: float, latency: float, bandwidth: float) -> float:
-    """Return what it takes if worker 0 receives all arrays, one after another, and sends all their sum.
+    """Return the seconds if worker 0 receives all arrays, one after another, and sends the sum to all.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def naive_seconds(workers: int, size_in_bytes: float, latency: float, bandwidth:
 
 
 def tree_seconds(workers: int, size_in_bytes: float, latency: float, bandwidth: float) -> float:
-    """Return what a tree takes, in which arrays are added up in pairs and the sum is handed back.
+    """Return the seconds of a tree: arrays are added in pairs, and the sum is passed back.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def tree_seconds(workers: int, size_in_bytes: float, latency: float, bandwidth: 
 
 
 def _checkpoints():
-    """Yield the steps after which a training run is judged: a tenth farther apart each time."""
+    """Yield the steps after which the loss is measured, with intervals that grow by a tenth."""
     step = 4
     while True:
         yield step
@@ -92,12 +92,12 @@ def _checkpoints():
 
 
 def steps_to_target(batch_size: int, lr: float, seed: int = 0) -> int | None:
-    """Train `mnist_cnn` with Adam at a constant rate until it reads well enough.
+    """Train `mnist_cnn` with Adam at a constant rate until it reaches the target loss.
 
     Returns
     -------
     int or None
-        How many steps that took, to a tenth; None if `MOST_IMAGES` were not enough.
+        The number of steps, to a tenth; None if `MOST_IMAGES` weren't enough.
     """
     data = load("mnist")
     model, judge = mnist_cnn(batch_size, seed=seed), mnist_cnn(256)
@@ -125,12 +125,12 @@ def _loss_of(model, data):
 
 
 def record(batch_sizes: Iterable[int] = BATCH_SIZES) -> dict:
-    """Train with each batch size, rate and seed, and write down the steps; several minutes."""
+    """Train with each batch size, rate and seed, and record the steps; takes several minutes."""
     runs = []
     for batch_size in batch_sizes:
         for lr in RATES:
             steps = []
-            for seed in SEEDS:  # a rate that has failed once is not tried again
+            for seed in SEEDS:  # a rate that has failed once isn't tried again
                 steps.append(None if None in steps else steps_to_target(batch_size, lr, seed))
             runs.append({"batch_size": batch_size, "lr": lr, "steps": steps})
             print(runs[-1], flush=True)
@@ -140,7 +140,7 @@ def record(batch_sizes: Iterable[int] = BATCH_SIZES) -> dict:
 
 
 def best_steps(recorded: dict) -> dict[int, float]:
-    """Return the fewest steps by batch size: the mean over the seeds, at the rate where that is smallest."""
+    """Return the steps for each batch size: the mean over the seeds, at the best rate."""
     best = {}
     for run in recorded["runs"]:
         if None not in run["steps"]:
@@ -155,7 +155,7 @@ def recorded() -> dict:
 
 
 class Plan(NamedTuple):
-    """A training run with that many workers, by formula: the seconds of all its steps, and the batch size."""
+    """A training run, by formula: the seconds of all its steps, and the batch size."""
 
     seconds: float
     batch_size: int
@@ -164,15 +164,15 @@ class Plan(NamedTuple):
 def best_training(
     workers: int, image_seconds: float, size_in_bytes: float, link: Link, recorded: dict
 ) -> Plan:
-    """Return the fastest training run with these workers, over the batch sizes that there is a record of.
+    """Return the fastest training run with these workers, over the recorded batch sizes.
 
-    A step takes the largest share's images and, one after the other, the ring's all-reduce.
+    A step takes the time of the largest share's images plus that of the ring's all-reduce.
 
     Parameters
     ----------
     workers : int
     image_seconds : float
-        What a worker takes for an image, forward and backward.
+        A worker's time per image, forward and backward.
     size_in_bytes : float
         Of the gradients.
     link : Link

@@ -1,4 +1,4 @@
-"""Pictures of what was measured: the timeline of a step, all recorded steps, the record of a benchmark."""
+"""Pictures of measurements: the timeline of a step, all recorded steps, the record of a benchmark."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from cnn_course.engine import plots
 
 
 def timeline_picture(timeline: Mapping) -> plots.Picture:
-    """Draw what the workers did in one step: computing above, what was being added up below it.
+    """Draw the workers' timeline of one step: computation above, all-reduces of buckets below.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def timeline_picture(timeline: Mapping) -> plots.Picture:
         bar = Rectangle((start, low), length, tall, facecolor=colour, edgecolor=plots.PAPER, linewidth=0.8)
         ax.add_patch(bar)
         label = f"bucket {event['what'].split()[1]}" if kind == "reduce" else event["what"].split()[-1]
-        if length > _LEGIBLE * len(label) * _span(events, begin):
+        if length > _LETTER_WIDTH * len(label) * _span(events, begin):
             middle = start + length / 2, low + tall / 2
             ink = "white" if kind in ("backward", "wait") else plots.INK
             ax.text(*middle, label, ha="center", va="center", fontsize=7.5, color=ink)
@@ -50,14 +50,15 @@ def timeline_picture(timeline: Mapping) -> plots.Picture:
     )
     return plots.picture(
         fig,
-        f"Step {events[0]['step']}, the shortest of those recorded: above what a worker computes, below "
-        f"which buckets are being added up meanwhile. White is handing a bucket over. {buckets}.",
-        f"Bars for each worker, in milliseconds. {'; '.join(_told(events, w, begin) for w in workers)}.",
+        f"Step {events[0]['step']}, the shortest of those recorded: above, a worker's computation; below, "
+        f"the buckets being added up at the same time. White: handing over a bucket. {buckets}.",
+        "Bars for each worker, in milliseconds. "
+        f"{'; '.join(_worker_summary(events, w, begin) for w in workers)}.",
     )
 
 
-def _told(events, worker, begin):
-    """Say when a worker's buckets were on their way, and when its backward pass was done."""
+def _worker_summary(events, worker, begin):
+    """Return a text with the times of a worker's buckets, and the end of its backward pass."""
     mine = [event for event in events if event["worker"] == worker]
     back = max(event["end"] for event in mine if event["what"].startswith("backward"))
     spans = [
@@ -76,8 +77,8 @@ _KINDS = {
     "wait": plots.RED,
     "update": plots.GREEN,
 }
-# How much of the picture's width a letter takes.
-_LEGIBLE = 0.014
+# The width of a letter, as a share of the picture's width.
+_LETTER_WIDTH = 0.014
 
 
 def _span(events, begin):
@@ -85,7 +86,7 @@ def _span(events, begin):
 
 
 def durations(timeline: Mapping) -> dict[str, list[float]]:
-    """Return how long the parts of a step took, in milliseconds: a number for each step and worker.
+    """Return the milliseconds of the parts of a step: a number for each step and worker.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ def durations(timeline: Mapping) -> dict[str, list[float]]:
 
 
 def _steps_of_workers(timeline):
-    """Return the events of each step and worker, a list for each pair."""
+    """Return a list of events for each pair of step and worker."""
     return [
         [event for event in timeline["events"] if (event["step"], event["worker"]) == (step, worker)]
         for step in timeline["steps"]
@@ -115,13 +116,13 @@ def _steps_of_workers(timeline):
 
 
 def _parts(timeline):
-    """Return what is shown of a step: a name for people, and the beginning of an event's name."""
+    """Return the parts of a step to show: a label, and the beginning of the event's name."""
     buckets = [(f"bucket {k} under way", f"reduce {k}") for k in range(len(timeline["buckets"]))]
     return [("forward", "forward"), ("backward", "backward"), *buckets, ("waiting at the end", "wait")]
 
 
 def left_early(timeline: Mapping) -> int:
-    """Return how often, of all recorded steps and workers, bucket 0 left while the backward pass went on."""
+    """Return in how many recorded steps, of all workers, bucket 0 left during the backward pass."""
     count = 0
     for events in _steps_of_workers(timeline):
         sent = next(event["start"] for event in events if event["what"] == "reduce 0")
@@ -130,7 +131,7 @@ def left_early(timeline: Mapping) -> int:
 
 
 def steps_picture(timeline: Mapping) -> plots.Picture:
-    """Draw how long the parts of a step took: all that was recorded, with median and spread.
+    """Draw the durations of the parts of a step: all values, with median and range.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ def steps_picture(timeline: Mapping) -> plots.Picture:
     found = durations(timeline)
     steps, workers = len(timeline["steps"]), timeline["workers"]
     fig, ax = plots.figure(size=(7.2, 2.5))
-    told = [
+    summaries = [
         _spread(ax, place, name, values, _KINDS.get(kind.split()[0]))
         for place, ((name, kind), values) in enumerate(zip(_parts(timeline), found.values(), strict=True))
     ]
@@ -149,14 +150,14 @@ def steps_picture(timeline: Mapping) -> plots.Picture:
     return plots.picture(
         fig,
         f"The parts of a step, {steps} steps of {workers} workers. Dots: each of them. Bars: from the least "
-        "to the most. Lines: the medians. Bucket 0 left while the backward pass went on in "
-        f"{left_early(timeline)} of {steps * workers}.",
-        f"A row for each part, in milliseconds, median and range. {'; '.join(told)}.",
+        f"to the most. Lines: the medians. Bucket 0 left during the backward pass in {left_early(timeline)} "
+        f"of {steps * workers}.",
+        f"A row for each part, in milliseconds, median and range. {'; '.join(summaries)}.",
     )
 
 
 def _spread(ax, place, name, milliseconds, colour):
-    """Draw what was measured in a row: all values, their range and their median; return it in words."""
+    """Draw measurements in a row, with their range and median; return median and range as text."""
     low, middle, high = np.min(milliseconds), np.median(milliseconds), np.max(milliseconds)
     ax.barh(place, high - low, left=low, height=0.5, color=colour, alpha=0.4)
     ax.plot(milliseconds, np.full(len(milliseconds), place), "o", color=plots.INK, markersize=2.5)
@@ -171,29 +172,29 @@ def measured_picture(record: Mapping) -> plots.Picture:
         ("a step of 64 images", plots.BLUE, record["step_seconds"]),
         ("an all-reduce of 0.9 MB", plots.ORANGE, {"measured": record["sum_seconds"][str(ARENA)]}),
     )
-    told = []
+    summaries = []
     for ax, (title, colour, ways) in zip(axes, panels, strict=True):
         for place, (name, seconds) in enumerate(ways.items()):
             times = 1e3 * np.array(seconds)
-            told.append(_spread(ax, place, name, times, colour))
+            summaries.append(_spread(ax, place, name, times, colour))
             if name in record["least_step_seconds"]:
                 least = 1e3 * record["least_step_seconds"][name]
                 ax.plot(least, place, "D", color=plots.PAPER, markeredgecolor=plots.INK, markersize=6)
-                told[-1] += f", the fastest step {least:.1f}"
+                summaries[-1] += f", the fastest step {least:.1f}"
         names = list(ways)
         if title.startswith("an all"):
             estimate = 1e3 * record["estimated_sum_seconds"]
             ax.plot(estimate, 1, "D", color=plots.PAPER, markeredgecolor=plots.INK, markersize=6)
             names.append("by the formula")
-            told.append(f"by the formula {estimate:.1f}")
+            summaries.append(f"by the formula {estimate:.1f}")
         ax.set_yticks(range(len(names)), names)
         ax.set(ylim=(len(names) - 0.5, -0.5), xlabel="milliseconds", xlim=(0, None))
         ax.set_title(title, fontsize=10, color=plots.INK)
     rounds = len(next(iter(record["step_seconds"].values())))
     return plots.picture(
         fig,
-        f"Measured on {record['date']}, on two cores that others used besides, in {rounds} rounds. Dots: the "
-        "median of each round. Bars: from the least to the most of these. Lines: their medians. Diamonds: "
-        "the fastest single step, and what the formula says.",
-        f"In milliseconds, median and range of the rounds: {'; '.join(told)}.",
+        f"Measured on {record['date']}, on two cores shared with other programs, in {rounds} rounds. Dots: "
+        "the median of each round. Bars: from the least to the most of these. Lines: their medians. "
+        "Diamonds: the fastest single step, and the formula's estimate.",
+        f"In milliseconds, median and range of the rounds: {'; '.join(summaries)}.",
     )

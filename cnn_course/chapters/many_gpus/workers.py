@@ -19,15 +19,15 @@ import numpy as np
 
 from cnn_numba.data import load
 
-#: How many digits these training runs have, and judge by.
+#: The number of training and test digits.
 TRAINED_ON, JUDGED_BY = 2048, 512
-#: Seconds for a training run, on a machine that is busy besides.
+#: The most seconds for a training run, on a busy machine.
 LIMIT = 300
 TIMELINE = Path(__file__).with_name("timeline.json")
 
 
 class Training(NamedTuple):
-    """What came of a training run.
+    """The result of a training run.
 
     Attributes
     ----------
@@ -36,9 +36,9 @@ class Training(NamedTuple):
     history : list of dict
         Of each epoch.
     complaints : list of str
-        What it said before it ended, if it did not end well.
+        Its error messages, if it failed.
     timeline : dict
-        Of a few steps; empty if they were not reached.
+        Of a few steps; empty if they weren't reached.
     """
 
     folder: Path
@@ -48,23 +48,23 @@ class Training(NamedTuple):
 
 
 def can_start_several() -> bool:
-    """Return whether several workers can be started: they need torch."""
+    """Return whether several workers can be started, which needs torch."""
     return importlib.util.find_spec("torch") is not None
 
 
 def options(epochs: int) -> list[str]:
-    """Return what the training runs are started with, after ``cnn-numba train``."""
+    """Return the arguments of the training runs, after ``cnn-numba train``."""
     return ["--batch-size", "64", "--schedule", "constant", "--device", "cpu", "--epochs", str(epochs)]
 
 
 def command(workers: int, epochs: int) -> str:
-    """Return the command for a shell."""
+    """Return the shell command."""
     begin = f"torchrun --standalone --nproc-per-node {workers} -m cnn_numba" if workers > 1 else "cnn-numba"
     return shlex.join([*begin.split(), "train", *options(epochs)])
 
 
 def write_few_digits(folder: Path, train: int = TRAINED_ON, test: int = JUDGED_BY) -> None:
-    """Write the first `train` and `test` digits of MNIST's two sets, into a folder, in MNIST's format."""
+    """Write the first `train` and `test` digits of MNIST's two sets to a folder, in MNIST's format."""
     mnist = load("mnist")
     for part, images, labels in (
         ("train", mnist.train_images[:train], mnist.train_labels[:train]),
@@ -93,19 +93,19 @@ def train(workers: int, epochs: int, kill_after: int | None = None) -> Training:
 
 
 def resume(training: Training, workers: int, epochs: int) -> Training:
-    """Go on with a training run, with this many workers, up to this many epochs in all."""
+    """Resume a training run with `workers` workers, up to `epochs` epochs in total."""
     return _run(training.folder, workers, ["--resume", "--epochs", str(epochs)], None)
 
 
 def wrapped(line: str, folder: Path) -> list[str]:
-    """Return a line for a page: in several, and with a word in the place of a folder of this machine."""
+    """Return a line wrapped for a page, with this machine's folder replaced by a word."""
     return textwrap.wrap(
         line.replace(str(folder), "FOLDER"), 100, break_long_words=False, break_on_hyphens=False
     )
 
 
 def kept_timeline() -> dict:
-    """Return the timeline that was kept when the notebook was made."""
+    """Return the timeline that was saved when the notebook was made."""
     return json.loads(TIMELINE.read_text())
 
 
@@ -126,17 +126,17 @@ def _run(folder, workers, given, kill_after):
         finally:
             process.terminate()  # torchrun ends its workers
             process.wait()
-    said = log.read_text()
-    complaints = [line.strip() for line in said.splitlines() if line.strip().startswith("cnn-numba:")]
+    output = log.read_text()
+    complaints = [line.strip() for line in output.splitlines() if line.strip().startswith("cnn-numba:")]
     if process.returncode and not kill_after:
-        raise RuntimeError(f"{shlex.join(command)} has failed:\n{said[-2000:]}")
+        raise RuntimeError(f"{shlex.join(command)} has failed:\n{output[-2000:]}")
     timeline = folder / "timeline.json"
-    told = json.loads(timeline.read_text()) if timeline.exists() else {}
-    return Training(folder, _epochs(folder / "run" / "history.json"), complaints, told)
+    events = json.loads(timeline.read_text()) if timeline.exists() else {}
+    return Training(folder, _epochs(folder / "run" / "history.json"), complaints, events)
 
 
 def _epochs(path):
-    """Return the history as far as it has been written."""
+    """Return the history written so far."""
     return json.loads(path.read_text()) if path.exists() else []
 
 

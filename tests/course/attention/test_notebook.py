@@ -82,7 +82,7 @@ def test_the_film_has_the_registers_of_the_kernel():
 def test_the_film_shows_a_query_of_the_kernel_that_two_keys_rescale():
     told = shown("online-film")
     assert "multiplied by 0.59 at key 2 and 0.34 at key 4" in told
-    own, kernel = re.search(r"begins with (.+), and that of the kernel with (.+)\.\]", told).groups()
+    own, kernel = re.search(r"begins with (.+), the kernel's with (.+)\.\]", told).groups()
     assert own == kernel
     (text,) = (cell.source for cell in notebooks.read(NOTEBOOK).cells if cell.id == "online-film-text")
     assert "keys 2 and 4" in text
@@ -143,7 +143,7 @@ def test_pictures_say_what_they_show():
     [
         (diagrams.head_picture, "scores (m x n)"),
         (diagrams.heads_picture, "four heads of 16 features"),
-        (diagrams.transformer_picture, "The block stands twice in the network"),
+        (diagrams.transformer_picture, "The network has two such blocks"),
     ],
 )
 def test_diagrams_are_described_and_agree_with_the_network(draw, says):

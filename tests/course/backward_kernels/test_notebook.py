@@ -193,7 +193,7 @@ def test_a_layer_without_a_kernel_is_named():
 
 def test_the_map_counts_what_is_right():
     picture = network_map(["relu_backward_kernel"])
-    assert "the checks find right: 1 of 8." in picture.caption
+    assert "passes its check: 1 of 8." in picture.caption
     assert "Right so far: relu_backward_kernel." in picture.alt
     assert "Right so far: none." in network_map().alt
 

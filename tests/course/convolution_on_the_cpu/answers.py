@@ -27,7 +27,7 @@ WRONG = {
     },
     "autocorrelation": {
         "wrong error": [("ValueError", "IndexError")],
-        "delay not told": [(", got {delay}", ""), ("got {delay}", "got {abs(delay)}")],
+        "delay not named": [(", got {delay}", ""), ("got {delay}", "got {abs(delay)}")],
     },
     "conv_fft": {
         "type": [[("rfft2", "fft2", 2), ("irfft2", "ifft2")]],

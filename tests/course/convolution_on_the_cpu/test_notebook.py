@@ -30,7 +30,7 @@ def test_the_sliding_window_moves_and_shows_its_last_step_where_it_does_not():
     assert all((a[0] != b[0]).any() for a, b in itertools.pairwise(steps))
     np.testing.assert_array_equal(still[0], steps[-1][0])
     assert steps[-1][1] > steps[0][1]
-    assert "9 places" in picture.caption
+    assert "9 positions" in picture.caption
 
 
 def test_the_window_stands_where_its_output_is(monkeypatch):

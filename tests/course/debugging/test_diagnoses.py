@@ -19,8 +19,8 @@ FLOAT64 = ("total = squares = float32(0)", "total = squares = 0.0")
 )
 def test_a_right_neighbour_that_does_not_exist(change):
     assert told(KERNELS["edges_kernel"], change) == [
-        "The thread has a pixel, but the neighbour that it reads does not exist: it reads `image[0, 3]`, and "
-        "the last column is 2. Take the pixel itself there.",
+        "The thread has a pixel, but the neighbour that it reads doesn't exist: it reads `image[0, 3]`, and "
+        "the last column is 2. Take the pixel itself instead.",
         "That is thread (2, 0) of block 0.",
         "Line 8 of your kernel: `difference = image[row, right] - image[row, left]`",
         "Seen with `image` of shape (2, 3), launched as `[(1, 1), (4, 4)]`.",
@@ -56,10 +56,10 @@ def test_what_is_added_to_the_root():
 def test_a_variance_that_is_still_a_difference(change, found):
     message, seen, where = told(KERNELS["standardise_kernel"], change)
     assert message == (
-        "Your variance is still a difference of two large numbers, so few of its digits are right. Neither "
-        "clamping nor sums in float64 bring them back. Subtract the mean first, then square."
+        "Your variance is still a difference of two large numbers, so only a few digits are right. Neither "
+        "clamping nor sums in float64 restore them. Subtract the mean first, then square."
     )
-    assert seen == f"In row 0 it comes to {found} where 1.0665 is right."
+    assert seen == f"In row 0 it's {found} instead of 1.0665."
     assert where == "Seen with `x` of shape (4, 256), launched as `[3, 2]`."
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import workers as benchmark
 from cnn_course.chapters.many_gpus import exercises as check, pictures, ring, scaling, times, workers
-from cnn_course.chapters.many_gpus.exercises.ring_all_reduce import _alike, _ledger
+from cnn_course.chapters.many_gpus.exercises.ring_all_reduce import _ledger, _same_bits
 from cnn_course.engine import notebooks
 from cnn_course.engine.checks.evidence import Wrong
 
@@ -199,9 +199,9 @@ def test_a_sum_in_another_order_on_each_worker_is_noticed():
             total += own
 
     with pytest.raises(Wrong) as found:
-        _alike(everyone_by_itself)
+        _same_bits(everyone_by_itself)
     assert found.value.mistake == "other bits"
-    _alike(ring.all_reduce)
+    _same_bits(ring.all_reduce)
 
 
 def test_a_wrong_sum_is_told_part_by_part():
@@ -291,7 +291,7 @@ def test_the_kept_timeline_shows_a_transfer_under_the_backward_pass():
 def test_the_stored_steps_differ_and_bucket_0_always_left_early():
     (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == "timeline")
     said = cell.outputs[0].data["text/plain"]
-    assert "Bucket 0 left while the backward pass went on in 6 of 6." in said
+    assert "Bucket 0 left during the backward pass in 6 of 6." in said
     ranges = [[float(number) for number in found] for found in re.findall(r"\(([\d.]+) to ([\d.]+)\)", said)]
     assert len(ranges) == 5
     assert max(high / low for low, high in ranges) > 3

@@ -15,7 +15,7 @@ def _table(scores):
 
 
 def _tables(rng):
-    """Draw tables of scores: small, far from 0, far apart, and with a future that is far above the past."""
+    """Draw tables of scores: small, far from 0, far apart, and with future scores far above past ones."""
     for places, offset, future, spread in [
         (1, 0, 0, 2),
         (5, 0, 0, 2),
@@ -36,7 +36,7 @@ def _seen(scores):
 
 
 def _softmax(scores, seen, shift=None, total=None):
-    """Return the softmax of each row's scores that are seen, in float32, so that what overflows overflows."""
+    """Return the softmax of the visible scores of each row, in float32, so that `exp` can overflow."""
     scores = np.float32(scores)
     if shift is None:
         shift = np.where(seen, scores, -np.inf).max(axis=1, keepdims=True)
@@ -51,22 +51,22 @@ def _zeroed_afterwards(scores):
 
 
 def _zero_scores(scores):
-    """Take 0 for the scores that are not to be seen: their weights are exp(0 - largest) all the same."""
+    """Set hidden scores to 0: their weights are then exp(0 - largest)."""
     return _softmax(np.where(_seen(scores), scores, 0), np.ones_like(_seen(scores)))
 
 
-def _first_and(others):
-    """Return a mistake's function: what is taken away is not the largest, but this of the first and it."""
+def _shifted(shift):
+    """Return a mistake's function: it subtracts ``shift(scores, largest)`` instead of the largest score."""
 
     def function(scores):
         largest = np.where(_seen(scores), scores, -np.inf).max(axis=1, keepdims=True)
-        return _softmax(scores, _seen(scores), shift=others(scores, largest))
+        return _softmax(scores, _seen(scores), shift=shift(scores, largest))
 
     return function
 
 
-def _without_its_own(total, weight):
-    """Return a mistake's function: a query's own key is missing in the sum, or among the weights."""
+def _without_own_key(total, weight):
+    """Return a mistake's function: a query's own key is missing from the sum, or from the weights."""
 
     def function(scores):
         scores, own = np.float32(scores), np.eye(len(scores), dtype=bool)
@@ -90,13 +90,13 @@ causal_softmax_kernel = KernelExercise(
     properties=(at_most(23, lambda rng: _table(normal(rng, (23, 23))), "one row"),),
     mistakes={
         "no mask": (
-            "Every query sees all keys. Query `i` may see the keys up to its own place: `j <= i`.",
+            "Every query sees all keys. Query `i` may see only the keys up to its own position: `j <= i`.",
             lambda scores: _softmax(scores, np.ones_like(_seen(scores))),
             [("1, i + 1", "1, scores.shape[1]"), ("(i + 1)", "(scores.shape[1])"), ("j <= i", "True")],
         ),
         "masked afterwards": (
             "The future has weight 0, but it is still in the sum that you divide by, so the other weights "
-            "add up to less than 1. Add up only what the query may see, `j <= i`.",
+            "add up to less than 1. Add up only the keys that the query may see, `j <= i`.",
             _zeroed_afterwards,
             [("(1, i + 1)", "(1, scores.shape[1])"), ("in range(i + 1)", "in range(scores.shape[1])")],
         ),
@@ -132,7 +132,7 @@ causal_softmax_kernel = KernelExercise(
             ],
         ),
         "sees the future only": (
-            "Mask the wrong way round: a query sees what comes after it, and not what was before.",
+            "Your mask is the wrong way round: a query sees the keys after it, and not those before it.",
             lambda scores: _softmax(scores, ~np.tril(np.ones(scores.shape, bool), k=-1)),
             [
                 ("largest = scores[i, 0]", "largest = scores[i, i]"),
@@ -143,47 +143,48 @@ causal_softmax_kernel = KernelExercise(
         ),
         "no shift": (
             "Right for small scores. `exp` of a large one is infinite, and 0 / 0 of very negative ones is "
-            "NaN: take the largest score away first, as in notebook 05.",
+            "NaN: subtract the largest score first, as in notebook 05.",
             lambda scores: _softmax(scores, _seen(scores), shift=0),
             ("scores[i, j] - largest", "scores[i, j]", 2),
         ),
         "largest from 0": (
             "You subtract 0 where all scores are below it: every `exp` becomes 0, and 0 / 0 is NaN. Start "
             "the search for the largest from the row's first score.",
-            _first_and(lambda scores, largest: np.maximum(largest, 0)),
+            _shifted(lambda scores, largest: np.maximum(largest, 0)),
             ("largest = scores[i, 0]\nfor j in range(1, ", "largest = float32(0)\nfor j in range("),
         ),
         "not the largest": (
             "Right where a row's scores are close to each other. Where they are far apart, `exp` overflows: "
-            "what you subtract is not the *largest* score. `max` returns it, and changes nothing.",
-            _first_and(lambda scores, largest: scores[:, :1]),
-            _first_and(lambda scores, largest: np.where(_seen(scores), scores, np.inf).min(1, keepdims=True)),
+            "you don't subtract the *largest* score. `max` returns it and changes nothing: assign the "
+            "result.",
+            _shifted(lambda scores, largest: scores[:, :1]),
+            _shifted(lambda scores, largest: np.where(_seen(scores), scores, np.inf).min(1, keepdims=True)),
             ("largest = max(largest, scores[i, j])", "max(largest, scores[i, j])"),
             ("max(largest, scores[i, j])", "min(largest, scores[i, j])"),
         ),
         "own key not in the sum": (
             "The sum lacks the query's own key: the loop ends one too early. `range(i + 1)` has `i` in it.",
-            _without_its_own(total=True, weight=False),
+            _without_own_key(total=True, weight=False),
             ("in range(i + 1)", "in range(i)"),
         ),
         "own weight 0": (
-            "A query's own key is in the sum, but its weight is 0: a key is hidden from `j > i` on.",
-            _without_its_own(total=False, weight=True),
+            "A query's own key is in the sum, but its weight is 0. Only keys with `j > i` are hidden.",
+            _without_own_key(total=False, weight=True),
             ("j <= i", "j < i"),
         ),
         "largest of the future": (
-            "You look for the largest score in the whole row. A score of the future that is larger by 100 "
-            "makes every `exp` 0, and 0 / 0 is NaN: look among those that are seen.",
+            "You look for the largest score in the whole row. A future score that is larger by 100 makes "
+            "every `exp` 0, and 0 / 0 is NaN. Look only at the scores that the query sees.",
             lambda scores: _softmax(scores, _seen(scores), shift=scores.max(axis=1, keepdims=True)),
             ("range(1, i + 1)", "range(1, scores.shape[1])"),
         ),
         "not divided": (
-            "A row's weights do not add up to 1: divide by their sum.",
+            "The weights of a row don't add up to 1: divide by their sum.",
             lambda scores: _softmax(scores, _seen(scores), total=1),
             (" / total if", " if"),
         ),
         "future not written": (
-            "What is not seen is never written, and holds whatever was in memory: write a 0 there.",
+            "You never write the hidden elements, so they hold whatever was in memory: write a 0 there.",
             lambda scores: np.where(_seen(scores), _softmax(scores, _seen(scores)), np.nan),
             ("range(scores.shape[1])", "range(i + 1)"),
         ),

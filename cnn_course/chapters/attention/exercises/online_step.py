@@ -1,4 +1,4 @@
-"""`online_step`: a softmax while its row arrives."""
+"""`online_step`: a softmax of a row that arrives in parts."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ def _online(largest, total, average, scores, values):
 
 
 def _parts(rng):
-    """Draw the state after some keys, and some more: with a larger score and without, and the first ones."""
+    """Draw a state and more keys: with a larger score, without one, and with no keys before."""
     for keys, features, before, offset in [
         (1, 1, 0, 0),
         (3, 2, 0, 5),
@@ -28,7 +28,7 @@ def _parts(rng):
 
 
 def _with_state(change):
-    """Return a mistake's function, given new sum and average from the old, values, factor and weights."""
+    """Return a mistake's function: `change` computes the new sum and average."""
 
     def function(largest, total, average, scores, values):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -46,7 +46,7 @@ online_step = Exercise(
     properties=(avoids("attention_forward", "softmax", "logsumexp"),),
     mistakes={
         "not rescaled": (
-            "Right until a larger score arrives: then multiply the old sums by `exp({largest} - new)`.",
+            "Right until a larger score arrives. Then multiply the old sums by `exp({largest} - new)`.",
             _with_state(lambda t, a, v, f, w: (t + w.sum(), a + w @ v)),
             ("factor = np.exp(largest - new)", "factor = 1"),
         ),
@@ -66,7 +66,7 @@ online_step = Exercise(
             ("np.exp(largest - new)", "np.exp(new - largest)"),
         ),
         "largest of the new ones": (
-            "You forget the largest score so far: the new one is the larger of it and of the new scores.",
+            "You forget the largest score so far: take the maximum of it and the new scores.",
             lambda m, t, a, s, v: (
                 s.max(),
                 np.exp(m - s.max()) * t + np.exp(s - s.max()).sum(),
@@ -85,12 +85,12 @@ online_step = Exercise(
             ("return new, total, average", "return new, total, average / total"),
         ),
         "values not weighted": (
-            "The values are added as they are. Each counts with its weight: `weights @ {values}`.",
+            "You add the values without their weights: use `weights @ {values}`.",
             _with_state(lambda t, a, v, f, w: (f * t + w.sum(), f * a + v.sum(axis=0))),
             ("weights @ values", "values.sum(axis=0)"),
         ),
         "earlier keys forgotten": (
-            "Sum and average have only the new keys in them: those before are lost.",
+            "Sum and average contain only the new keys. The earlier keys are lost.",
             _with_state(lambda t, a, v, f, w: (w.sum(), w @ v)),
             [("factor * total + ", ""), ("factor * average + ", "")],
         ),

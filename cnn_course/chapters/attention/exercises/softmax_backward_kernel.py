@@ -10,7 +10,7 @@ THREADS = 16
 
 
 def _rows(rng):
-    """Draw weights of softmaxes, and gradients that do not average to 0."""
+    """Draw softmax weights, and gradients whose average isn't 0."""
     for rows, keys in [(1, 3), (5, 7), (3, 20), (16, 5), (19, 33)]:
         weights = np.exp(2 * rng.normal(size=(rows, keys)))
         weights = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
@@ -28,7 +28,7 @@ softmax_backward_kernel = KernelExercise(
     "softmax_backward_kernel",
     reference=softmax_backward,
     cases=_rows,
-    rtol=1e-4,  # of weights * gradients - weights * average, the difference is small
+    rtol=1e-4,  # weights * gradients - weights * average: a small difference of larger numbers
     float32=True,
     properties=(at_most(33, lambda rng: [*_rows(rng)][-1], "one row"),),
     mistakes={
@@ -58,8 +58,8 @@ softmax_backward_kernel = KernelExercise(
             ("(grad_weights[i, j] - average)", "grad_weights[i, j] * (float32(1) - weights[i, j])"),
         ),
         "sum so far": (
-            "You write while you still add up: each gradient gets the average so far. Two loops, one after "
-            "the other.",
+            "You write while you still add up, so each gradient uses the average so far. Use two loops, one "
+            "after the other.",
             lambda w, g: w * (g - np.cumsum(w * g, axis=1)),
             """
             i = cuda.grid(1)
@@ -71,22 +71,23 @@ softmax_backward_kernel = KernelExercise(
             """,
         ),
         "average added": (
-            "You add the average. Subtract it: where a gradient is above it, that of the score is positive.",
+            "You add the average. Subtract it: where a weight's gradient is above it, the score's gradient "
+            "is positive.",
             lambda w, g: w * (g + (w * g).sum(axis=1, keepdims=True)),
             ("- average", "+ average"),
         ),
         "average not weighted": (
-            "Take the average from the gradient *before* you multiply by the weight: parentheses.",
+            "Subtract the average *before* you multiply by the weight: parentheses.",
             lambda w, g: w * g - (w * g).sum(axis=1, keepdims=True),
             ("(grad_weights[i, j] - average)", "grad_weights[i, j] - average"),
         ),
         "sign": (
-            "The sign is wrong: where a gradient is above the average, that of its score is positive.",
+            "The sign is wrong: where a weight's gradient is above the average, its score's is positive.",
             lambda w, g: -softmax_backward(w, g),
             ("(grad_weights[i, j] - average)", "(average - grad_weights[i, j])"),
         ),
         "average divided": (
-            "You divide the average by the number of keys as well. The weights add up to 1 already.",
+            "You divide the average by the number of keys. Don't: the weights already add up to 1.",
             lambda w, g: w * (g - (w * g).mean(axis=1, keepdims=True)),
             ("- average)", "- average / float32(weights.shape[1]))"),
         ),

@@ -7,21 +7,21 @@ from cnn_course.engine.checks.writes import from_tiles
 from cnn_numba import device
 from cnn_numba.beyond.attention.reference import attention_forward
 
-# As the notebook's cells have them: threads of a block, and so keys of a tile; features of a row.
+# As in the notebook's cells: threads per block (and keys per tile), features per row.
 TILE, FEATURES = 8, 4
 
 
 def _heads(rng):
-    """Draw one head's queries, keys and values: tails, more keys and fewer, scores that are large."""
+    """Draw one head's queries, keys and values: partial tiles, many and few keys, large scores."""
     for queries, keys, scale in [(1, 1, 1), (5, 8, 1), (8, 11, 3), (19, 3, 1), (9, 24, 3), (17, 21, 20)]:
         q = (scale * normal(rng, (queries, FEATURES))).astype(np.float32)
         k, v = normal(rng, (keys, FEATURES)), normal(rng, (keys, FEATURES))
         yield launch(device.blocks(queries, TILE), TILE, q, k, v, output((queries, FEATURES)))
-    # All scores of these are far below 0.
+    # All scores are far below 0.
     q, k, v = (normal(rng, (n, FEATURES)) for n in (7, 10, 10))
     q, k = 20 + np.abs(q), -20 - np.abs(k)
     yield launch(1, TILE, q, k, v, output(q.shape))
-    # And of these below any number that a search for the largest may start from.
+    # All scores are below any number from which a search for the largest is likely to start.
     yield launch(1, TILE, *(np.float32(1e14) * x for x in (q, k)), v, output(q.shape))
 
 
@@ -32,7 +32,7 @@ def _two_blocks(rng):
 
 
 def _from(q, k, v, least=0):
-    """Let the search for the largest score begin with a number, in float32."""
+    """Compute attention in float32, with the search for the largest score starting from `least`."""
     scores = (q @ k.T / np.float32(np.sqrt(FEATURES))).astype(np.float32)
     with np.errstate(invalid="ignore"):
         weights = np.exp(scores - np.maximum(scores.max(axis=1, keepdims=True), np.float32(least)))
@@ -60,7 +60,7 @@ def _of_keys(part):
 
 
 def _padded(q, k, v):
-    """Let the zeros that fill the last tile up take part."""
+    """Include the zeros that pad the last tile."""
     rest = -len(k) % TILE
     return _attention(q, np.pad(k, ((0, rest), (0, 0))), np.pad(v, ((0, rest), (0, 0))))
 
@@ -76,7 +76,7 @@ def _by_tiles(q, k, v):
 
 
 def _not_rescaled(q, k, v):
-    """Add up what is relative to different largest scores."""
+    """Add up terms relative to different largest scores."""
     largest = np.full(len(q), -np.inf)
     total, average = np.zeros(len(q)), np.zeros(q.shape)
     for scores, values in _by_tiles(q, k, v):
@@ -112,11 +112,11 @@ tiled_attention_kernel = KernelExercise(
     cases=_heads,
     other_blocks=False,
     float32=True,
-    # Twice, as some look for the largest score first, and go through the tiles of keys once more.
+    # Twice: some solutions look for the largest score first, then load the tiles of keys again.
     properties=(uses("shared"), from_tiles(dict.fromkeys((1, 2), "a number"), _two_blocks, "the loop", 2)),
     mistakes={
         "not scaled": (
-            "The scores are not divided by the root of the number of features: multiply them by `SCALE`.",
+            "The scores aren't divided by the square root of the number of features: multiply by `SCALE`.",
             _unscaled,
             ("SCALE * dot", "dot"),
         ),
@@ -128,17 +128,17 @@ tiled_attention_kernel = KernelExercise(
             ("SCALE * dot(q, i, k_tile, j)", "dot(q, i, k_tile, j) / SCALE"),
         ),
         "causal": (
-            "Each query sees only the keys up to its own place. This head is not causal: it sees them all.",
+            "Each query sees only the keys up to its own position. This head isn't causal: it sees all.",
             _causal,
             ("score = SCALE", "score = float32(-math.inf) if first + j > i else SCALE"),
         ),
         "first tile only": (
-            f"Only the first {TILE} keys count: go on, tile by tile, to `{{k}}.shape[0]`.",
+            f"You use only the first {TILE} keys: go on, tile by tile, to `{{k}}.shape[0]`.",
             _of_keys(slice(TILE)),
             ("range(0, k.shape[0], TILE)", "range(0, 1, TILE)"),
         ),
         "whole tiles only": (
-            "The keys of the last tile are left out where it is not full.",
+            "You leave out the last tile when it isn't full.",
             lambda q, k, v: (
                 _of_keys(slice(len(k) - len(k) % TILE))(q, k, v)
                 if len(k) >= TILE
@@ -147,8 +147,8 @@ tiled_attention_kernel = KernelExercise(
             ("range(0, k.shape[0], TILE)", "range(0, k.shape[0] // TILE * TILE, TILE)"),
         ),
         "zeros take part": (
-            "The rows of zeros that fill the last tile up take part: their score is 0, and `exp` of that is "
-            "no small weight. Go through the keys that there are: `min(TILE, {k}.shape[0] - first)`.",
+            "You include the rows of zeros that pad the last tile: their score is 0, and `exp` of that is a "
+            "large weight. Go only through the keys that exist: `min(TILE, {k}.shape[0] - first)`.",
             _padded,
             ("range(min(TILE, k.shape[0] - first))", "range(TILE)"),
         ),
@@ -158,39 +158,39 @@ tiled_attention_kernel = KernelExercise(
             [("total = total * factor + weight", "total += weight"), ("[d] * factor + ", "[d] + ")],
         ),
         "average not rescaled": (
-            "The sum follows the largest score; the average does not. Multiply it by the same factor.",
+            "You rescale the sum but not the average. Multiply it by the same factor.",
             _average_not_rescaled,
             ("average[d] * factor + ", "average[d] + "),
         ),
         "sum not rescaled": (
-            "The average follows the largest score; the sum does not. Multiply it by the same factor.",
+            "You rescale the average but not the sum. Multiply it by the same factor.",
             lambda q, k, v: _average_not_rescaled(q, k, v, rescale_total=False),
             ("total = total * factor + weight", "total += weight"),
         ),
         "largest from 0": (
-            "Right, until all scores of a query are far below 0: you subtract more than any of them, every "
+            "Right, until all scores of a query are far below 0. Then you subtract too large a number, every "
             "weight becomes 0, and 0 / 0 is NaN. Start the search for the largest from minus infinity.",
             _from,
             ("float32(-math.inf)", "float32(0)"),
         ),
         "not small enough": (
-            "Right, until all scores of a query lie below the number that your largest begins with: every "
-            "weight becomes 0, and 0 / 0 is NaN. Begin with minus infinity.",
+            "Right, until all scores of a query are below the number that your maximum starts from. Then "
+            "every weight becomes 0, and 0 / 0 is NaN. Start from minus infinity.",
             lambda q, k, v: _from(q, k, v, -1e9),
             ("-math.inf", "-1e9"),
         ),
         "not divided": (
-            "The average is still to be divided by the sum of the weights.",
+            "Divide the average by the sum of the weights.",
             _not_divided,
             ("average[d] / total", "average[d]"),
         ),
         "keys averaged": (
-            "You average the keys. What is averaged are the values.",
+            "You average the keys. Average the values.",
             lambda q, k, v: _attention(q, k, k),
             ("v_tile[j, d]", "k_tile[j, d]"),
         ),
         "last tile only": (
-            "Only the last tile counts: set sum and average to 0 once, before the loop.",
+            "Only the last tile counts. Set sum and average to 0 once, before the loop.",
             lambda q, k, v: _of_keys(slice((len(k) - 1) // TILE * TILE, None))(q, k, v),
             (
                 "    copy_rows(k, first, k_tile)",

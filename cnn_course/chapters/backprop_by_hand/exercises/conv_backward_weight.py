@@ -7,7 +7,7 @@ from cnn_numba.ops.conv.reference import conv2d_backward_weight
 
 
 def _convolutions(rng):
-    """Draw stride 1 without padding first, then one of the two, then both; never anything square."""
+    """Draw stride 1 without padding first, then stride or padding, then both; nothing is square."""
     settings = [
         ((1, 1, 4, 3), 1, (2, 2), 1, 0),
         ((2, 1, 5, 6), 2, (2, 3), 1, 0),
@@ -28,7 +28,7 @@ def _backward_weight(grad_output, x, kernel_size, stride, padding):
 
 
 def _taps(grad_output, x, kernel_size, stride, padding):
-    """Compute the gradients tap by tap, as the exercise does, with whatever padding and stride."""
+    """Compute the gradients tap by tap, as in the exercise, with any padding and stride."""
     out_h, out_w = grad_output.shape[2:]
     padded = np.pad(x, [(0, 0), (0, 0), (padding, padding), (padding, padding)])
     result = np.zeros((grad_output.shape[1], x.shape[1], *kernel_size))
@@ -39,7 +39,7 @@ def _taps(grad_output, x, kernel_size, stride, padding):
 
 
 def _one_by_one(row, column):
-    """Return a mistake's function: the pixel of each product stands at another row and column.
+    """Return a mistake's function: each product uses the pixel at another row and column.
 
     Both are functions of the output's row and column, the tap's, and the stride.
     """
@@ -68,7 +68,7 @@ def _wrapped(grad_output, x, kernel_size, stride, padding):
 
 
 def _in_loops(sign, row, column):
-    """Return an answer that goes through all products, one by one."""
+    """Return an answer that loops over all products."""
     return f"""
         padded = np.pad(x, [(0, 0), (0, 0), (padding, padding), (padding, padding)])
         grad_weight = np.zeros((grad_output.shape[1], x.shape[1], *kernel_size))
@@ -113,7 +113,7 @@ conv_backward_weight = Exercise(
         ),
         "from the other end": (
             "Right without padding only. Pixels above the image and left of it have negative indices, which "
-            "count from the end: leave them out, or use `np.pad`.",
+            "NumPy counts from the end: leave them out, or use `np.pad`.",
             _wrapped,
             """
             grad_weight = np.zeros((grad_output.shape[1], x.shape[1], *kernel_size))
@@ -126,13 +126,13 @@ conv_backward_weight = Exercise(
             """,
         ),
         "flipped": (
-            "Your gradient is turned by 180 degrees: weight `(kh, kw)` meets the pixel that lies `kh` rows "
-            "below and `kw` columns right of the window's corner. There is no flip in this one.",
+            "Your gradient is turned by 180 degrees: weight `(kh, kw)` meets the pixel `kh` rows below and "
+            "`kw` columns right of the window's corner. Nothing is flipped here.",
             lambda *args: _backward_weight(*args)[:, :, ::-1, ::-1],
             ("grad_weight[:, :, kh, kw]", "grad_weight[:, :, -1 - kh, -1 - kw]"),
         ),
         "mean over the batch": (
-            "You divide by the number of images. The loss has done that already: add them up here.",
+            "You divide by the number of images. The loss has done that already: just add up here.",
             lambda g, x, *rest: _backward_weight(g, x, *rest) / len(x),
             ('"nohw,nihw->oi", grad_output, pixels', '"nohw,nihw->noi", grad_output, pixels).mean(axis=0'),
         ),
@@ -152,7 +152,7 @@ conv_backward_weight = Exercise(
             [("grad_output.shape[1], x.shape", "x.shape[1], grad_output.shape"), ('->oi",', '->io",')],
         ),
         "averaged": (
-            "You divide by the number of outputs of an image. Add their gradients up instead.",
+            "You divide by the number of outputs of an image. Add up their gradients instead.",
             lambda g, x, *rest: _backward_weight(g, x, *rest) / (g.shape[2] * g.shape[3]),
             (
                 'grad_weight[:, :, kh, kw] = np.einsum("nohw,nihw->oi", grad_output, pixels)',
@@ -161,7 +161,7 @@ conv_backward_weight = Exercise(
             ),
         ),
         "input channels summed": (
-            "All input channels get the same gradient, the sum of theirs: keep the index `i`.",
+            "All input channels get the same gradient, the sum over all of them: keep the index `i`.",
             lambda g, x, *rest: _backward_weight(
                 g, np.broadcast_to(x.sum(axis=1, keepdims=True), x.shape), *rest
             ),

@@ -8,7 +8,7 @@ from cnn_numba.ops.loss.reference import cross_entropy_forward_backward
 
 
 def _scores(rng):
-    """Draw scores, the last ones so large that their exponentials overflow."""
+    """Draw scores; the exponentials of the last ones overflow."""
     sizes = [(1, 2, 1), (3, 4, 1), (5, 3, 3), (4, 4, 2), (2, 7, 1), (6, 3, 2), (3, 5, 900)]
     return [
         (scale * rng.normal(size=(n, k)), rng.integers(0, k, n).astype(np.int32)) for n, k, scale in sizes
@@ -78,13 +78,13 @@ cross_entropy_gradient = Exercise(
             ],
         ),
         "number of the label": (
-            "You subtract the label's number. Subtract 1, from the entry of the right class alone.",
+            "You subtract the label's number. Subtract 1, and only from the entry of the right class.",
             lambda logits, labels: (_stable_softmax(logits, 1) - labels[:, np.newaxis]) / len(labels),
             ("gradient[np.arange(len(labels)), labels] -= 1", "gradient -= labels[:, np.newaxis]"),
         ),
         "right class only": (
-            "Only the right class has a gradient. All scores are in the sum of the exponentials: the others "
-            "get their probability.",
+            "Only the right class has a gradient. All scores are in the sum of the exponentials: the "
+            "gradient of the others is their probability.",
             lambda logits, labels: _right(logits, labels) * one_hot(logits, labels),
             (
                 "return gradient",
@@ -104,8 +104,8 @@ cross_entropy_gradient = Exercise(
             ("logits - logits.max(axis=1, keepdims=True)", "logits"),
         ),
         "overflow hidden": (
-            "Right, until a score is large. If you cut scores off, or put numbers in the place of NaN, the "
-            "softmax is another one. Subtract the row's largest score from all of them: it stays the same.",
+            "Right, until a score is large. Clipping scores or replacing NaN changes the softmax. Subtract "
+            "the row's largest score from all of them: the softmax stays the same.",
             lambda logits, labels: (np.nan_to_num(_softmax(logits)) - one_hot(logits, labels)) / len(labels),
             *map(_cut_off, (100, 500, 700, 709)),
             [
@@ -118,14 +118,14 @@ cross_entropy_gradient = Exercise(
             ("logits - logits.max(axis=1, keepdims=True)", "np.clip(logits, -500, 500)"),
         ),
         "largest of the batch": (
-            "Right, until the scores of one sample lie far below those of another: if you subtract the "
+            "Right, until the scores of one sample are far below those of another. If you subtract the "
             "largest score of the batch, all exponentials of a row may be 0. Use the largest of each row: "
             "`max(axis=1, keepdims=True)`.",
             lambda logits, labels: (_softmax(logits - logits.max()) - one_hot(logits, labels)) / len(labels),
             ("logits.max(axis=1, keepdims=True)", "logits.max()"),
         ),
         "largest of each column": (
-            "You subtract the largest of each column, which changes the softmax. Use each row's: `axis=1`.",
+            "You subtract the largest of each column, which changes the softmax. Use each row: `axis=1`.",
             lambda logits, labels: (
                 (_softmax(logits - logits.max(axis=0)) - one_hot(logits, labels)) / len(labels)
             ),
@@ -142,7 +142,8 @@ cross_entropy_gradient = Exercise(
             ("axis=1", "axis=None", 2),
         ),
         "whole columns": (
-            "`gradient[:, {labels}]` takes whole columns. Take one entry a row: `[np.arange(n), {labels}]`.",
+            "`gradient[:, {labels}]` takes whole columns. Take one entry per row: `[np.arange(n), "
+            "{labels}]`.",
             _whole_columns,
             ("gradient[np.arange(len(labels)), labels]", "gradient[:, labels]"),
         ),

@@ -18,7 +18,7 @@ def _linear_backward(grad_output, x, weight):
 
 
 def _with(change):
-    """Return a wrong answer: the three right gradients, changed by a function of them and the inputs."""
+    """Return a wrong answer: `change` turns the inputs and the right gradients into wrong ones."""
     return lambda grad_output, x, weight: change(
         grad_output, x, weight, *_linear_backward(grad_output, x, weight)
     )
@@ -39,8 +39,8 @@ linear_backward = Exercise(
     properties=(avoids("linear_backward_input", "linear_backward_weight", "linear_backward_bias", "torch"),),
     mistakes={
         "mean over the batch": (
-            "You divide by the number of samples. The loss has done that already, so the division is in "
-            "`{grad_output}`. Here add the samples up.",
+            "You divide by the number of samples. The loss has done that already, so the division is already "
+            "in `{grad_output}`. Just add up the samples.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw / len(x), gb / len(x))),
             _with(lambda g, x, w, gi, gw, gb: (gi, gw / len(x), gb)),
             [(".T @ x", ".T @ x / len(x)"), (".sum(axis=0)", ".sum(axis=0) / len(x)")],
@@ -62,7 +62,7 @@ linear_backward = Exercise(
             ("grad_output.sum(axis=0)", "grad_output.sum(axis=1)"),
         ),
         "last sample only": (
-            "`grad_weight` is that of the last sample alone: `=` overwrites the sum where `+=` adds to it.",
+            "`grad_weight` has only the last sample: `=` overwrites the sum where `+=` adds to it.",
             _with(lambda g, x, w, gi, gw, gb: (gi, np.outer(g[-1], x[-1]), gb)),
             (
                 "return grad_output @ weight, grad_output.T @ x",
@@ -76,7 +76,7 @@ linear_backward = Exercise(
             ("grad_output.T @ x", "x.T @ grad_output"),
         ),
         "weight transposed": (
-            "`{weight}.T` belongs to the forward pass. Here sum over the outputs: `{grad_output} @ "
+            "`{weight}.T` belongs to the forward pass. Sum over the outputs here: `{grad_output} @ "
             "{weight}`.",
             _with(lambda g, x, w, gi, gw, gb: (g @ w.T, gw, gb)),
             ("grad_output @ weight", "grad_output @ weight.T"),

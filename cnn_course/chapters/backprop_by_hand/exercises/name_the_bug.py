@@ -4,27 +4,27 @@ from cnn_course.chapters.backprop_by_hand.gradient_bugs import BUGS, PATIENTS
 from cnn_course.engine.checks.exercise import Exercise, Wrong, avoids
 
 _SIGNS = {
-    "flipped filter": "A flipped filter would spoil the gradient of the images, all over, and with every "
-    "stride and padding. All that comes before it on the way back would be right.",
-    "padding row skipped": "A skipped padding row would spoil the uppermost rows of the images' gradient and "
-    "no others, and nothing at all with padding 0.",
-    "stride ignored": "With the stride ignored the gradient of the images would be pushed together in a "
-    "corner, and be right with stride 1.",
-    "sum over the batch": "A sum in place of the mean would make every gradient too large, by the same "
-    "factor, from the logits on; with one image it would do no harm.",
-    "last image only": "Were only the last image counted, the gradient of the filters would be wrong and "
-    "that of the images right; with one image nothing would be wrong.",
-    "tie sent twice": "Ties sent twice would show from the convolution's output on, where an image is flat: "
-    "several pixels of one window get the whole gradient.",
-    "pooled as an average": "Pooled as an average, every window would spread its gradient evenly over its "
+    "flipped filter": "A flipped filter would make the whole gradient of the images wrong, with every stride "
+    "and padding. All gradients computed before it would be right.",
+    "padding row skipped": "A skipped padding row would make only the top rows of the images' gradient "
+    "wrong. With padding 0 everything would be right.",
+    "stride ignored": "If the stride were ignored, the gradient of the images would be squeezed into a "
+    "corner. With stride 1 it would be right.",
+    "sum over the batch": "A sum instead of the mean would make every gradient too large by the same factor, "
+    "from the logits on. With one image everything would be right.",
+    "last image only": "If only the last image counted, the gradient of the filters would be wrong and that "
+    "of the images right. With one image both would be right.",
+    "tie sent twice": "If ties were sent twice, errors would appear from the convolution's output on, where "
+    "an image is flat: several pixels of one window would get the whole gradient.",
+    "pooled as an average": "With average pooling, every window would spread its gradient evenly over its "
     "pixels, in flat places and in others.",
-    "gate left open": "With ReLU's gate open, the convolution's output would have gradients where the right "
-    "ones are 0, because ReLU had cut the pixel off.",
+    "gate left open": "With ReLU's gate left open, the convolution's output would have gradients where the "
+    "right ones are 0, because ReLU had set the pixel to 0.",
 }
 
 
 def _named(attempt, patient):
-    """Call the attempt on one patient; return the number of the name, or say what speaks against it."""
+    """Call the attempt on one patient; return the number of the name, or raise `Wrong`."""
     answer = attempt(patient)
     if answer is ...:
         return answer
@@ -38,7 +38,7 @@ def _named(attempt, patient):
         message = f"Patient {patient} has something else. {_SIGNS[answer]}"
         found = [letter for letter, bug in PATIENTS.items() if attempt(letter) == bug]
         known = [f"Right already: {', '.join(found)}."] if found else []
-        raise Wrong(f"no {answer}", message, "Move the sliders and see whether that is so.", *known)
+        raise Wrong(f"no {answer}", message, "Move the sliders to check that.", *known)
     return list(BUGS).index(answer)
 
 

@@ -1,4 +1,4 @@
-"""The gradient of a bias, summed up by a block for each channel."""
+"""The gradient of a bias: each block sums up one channel."""
 
 import numpy as np
 
@@ -6,14 +6,14 @@ from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import KernelExercise, examine, global_updates, launch, normal, output
 from gpuless.access import READ
 
-# Threads of the block that sums up a channel.
+# Threads per block.
 CHANNEL_THREADS = 128
 
 WARP = 32
 
 
 def _channels(rng):
-    """Draw gradients around 3: the rounding of a sum near 0 would be large, seen from the sum."""
+    """Draw gradients around 3: near 0, a sum's relative rounding error would be large."""
     for shape in [(2, 3, 5), (7, 2, 1), (3, 2, 100), (150, 3, 1), (2, 4, 131), (5, 1, 70)]:
         yield launch(shape[1], CHANNEL_THREADS, normal(rng, shape) + np.float32(3), output(shape[1]))
 
@@ -23,20 +23,20 @@ def _bias_gradient(grad_output):
 
 
 def _shares(grad_output):
-    """Return the sum of each thread of a channel's block that goes on in steps of the block."""
+    """Return each thread's sum in a block-stride loop over a channel."""
     flat = grad_output.transpose(1, 0, 2).reshape(grad_output.shape[1], -1).astype(float)
     padded = np.pad(flat, [(0, 0), (0, -flat.shape[1] % CHANNEL_THREADS)])
     return padded.reshape(len(flat), -1, CHANNEL_THREADS).sum(axis=1)
 
 
 def _in_single_steps(grad_output):
-    """Return what comes out if thread `t` adds up all elements from `t` on."""
+    """Return the sums if thread `t` adds up all elements from `t` on."""
     flat = grad_output.transpose(1, 0, 2).reshape(grad_output.shape[1], -1).astype(float)
     return flat @ np.minimum(np.arange(flat.shape[1]) + 1, CHANNEL_THREADS)
 
 
 def _of_the_grid(begins, steps):
-    """Return a mistake's function: a thread begins at its place in the grid, steps by all of it, or both."""
+    """Return a mistake's function: threads begin at their index in the grid, step by its size, or both."""
 
     def function(grad_output):
         flat = grad_output.transpose(1, 0, 2).reshape(grad_output.shape[1], -1).astype(float)
@@ -56,14 +56,14 @@ def _shares_the_channel(attempt):
     if most > 96:
         raise Wrong(
             "one thread",
-            f"The numbers are right, but of 384 gradients one thread reads {most}, while {CHANNEL_THREADS} "
-            "threads are there to share them: thread `t` takes the elements `t`, `t + 128`, and so on, and "
-            "`block_sum` adds up what they have found.",
+            f"The numbers are right, but one thread reads {most} of 384 gradients, and the other threads of "
+            f"{CHANNEL_THREADS} could share them. Let thread `t` take the elements `t`, `t + 128`, and so "
+            "on, and let `block_sum` add up the threads' sums.",
         )
 
 
 def _adds_no_other_way(attempt):
-    """Demand that no thread but one stores a channel's sum: several would have to add by atomics."""
+    """Demand that only one thread stores a channel's sum: several would need atomics."""
     updates = global_updates(attempt, launch(1, CHANNEL_THREADS, np.ones((2, 1, 70), np.float32), output(1)))
     if updates:
         raise Wrong(
@@ -87,7 +87,7 @@ bias_gradient_kernel = KernelExercise(
             ("grad_bias[c] = total", "grad_bias[c] = total / float32(grad_output.shape[0] * positions)"),
         ),
         "mean over the batch": (
-            "You divide by the number of samples. The loss has done that already: add them up here.",
+            "You divide by the number of samples. The loss has done that already: just add up here.",
             lambda grad_output: _bias_gradient(grad_output) / len(grad_output),
             ("grad_bias[c] = total", "grad_bias[c] = total / float32(grad_output.shape[0])"),
         ),
@@ -112,8 +112,8 @@ bias_gradient_kernel = KernelExercise(
             ("positions, cuda.blockDim.x)", "positions)"),
         ),
         "shared with the grid": (
-            "`cuda.grid(1)` and `cuda.gridsize(1)` count the threads of all blocks, but each channel has a "
-            "block of its own: begin at `cuda.threadIdx.x`, and go on in steps of `cuda.blockDim.x`.",
+            "`cuda.grid(1)` and `cuda.gridsize(1)` count the threads of all blocks, but each channel has its "
+            "own block: begin at `cuda.threadIdx.x`, and go on in steps of `cuda.blockDim.x`.",
             *(_of_the_grid(*which) for which in ((True, True), (True, False), (False, True))),
             [("range(cuda.threadIdx.x,", "range(cuda.grid(1),"), ("cuda.blockDim.x)", "cuda.gridsize(1))")],
             ("range(cuda.threadIdx.x,", "range(cuda.grid(1),"),

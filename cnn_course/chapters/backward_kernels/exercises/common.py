@@ -1,4 +1,4 @@
-"""What several exercises of notebook 08 share: launches, and the same mistakes."""
+"""Launches and mistakes that several exercises of notebook 08 share."""
 
 import numpy as np
 
@@ -6,12 +6,12 @@ from cnn_course.engine.checks.kernels import normal
 from cnn_numba import device
 from cnn_numba.ops.shapes import output_size
 
-# Threads of a block where a launch has one axis.
+# Threads per block of a 1D launch.
 THREADS = 16
 
 ADDED_TO_GARBAGE = (
-    "You add to what the array held before, and nothing has cleared it: sum up in a variable that starts as "
-    "`float32(0)`, and store that."
+    "You add to the old contents of the array, and nothing has cleared it. Sum up in a variable that starts "
+    "as `float32(0)`, and store that."
 )
 
 
@@ -33,9 +33,9 @@ LAYERS = [(2, 3, 4), (1, 5, 2), (5, 2, 7), (7, 3, 1), (4, 6, 9), (3, 11, 5)]
 
 
 def convolutions(rng):
-    """Draw stride 1 without padding first, then one of the two, then both; never anything square.
+    """Draw stride 1 without padding first, then stride or padding, then both; nothing is square.
 
-    Yields images, filters and gradients of the outputs, and the steps in the kernels' order.
+    Yields images, filters, gradients of the outputs, and strides and paddings in the kernels' order.
     """
     for x, filters, stride, padding in [
         ((1, 1, 4, 6), (1, 2, 3), (1, 1), (0, 0)),
@@ -51,18 +51,15 @@ def convolutions(rng):
         yield normal(rng, x), weight, normal(rng, out), tuple(map(np.int32, (*stride, *padding)))
 
 
-STRIDES = (
-    "You use one stride where the other belongs: `{stride_h}` is that of rows, `{stride_w}` that of columns."
-)
+STRIDES = "You use one stride where the other belongs: `{stride_h}` is for rows, `{stride_w}` for columns."
 PADDINGS = (
-    "You use one padding where the other belongs: `{padding_h}` is that of rows, `{padding_w}` that of "
-    "columns."
+    "You use one padding where the other belongs: `{padding_h}` is for rows, `{padding_w}` for columns."
 )
 STEPS = (
-    "You use the steps of one axis on the other: `{stride_h}` and `{padding_h}` are those of the rows, "
-    "`{stride_w}` and `{padding_w}` those of the columns."
+    "You use stride and padding of one axis on the other: `{stride_h}` and `{padding_h}` are for rows, "
+    "`{stride_w}` and `{padding_w}` for columns."
 )
-# Which of the steps is used in the place of each, where those of one axis are used on both, or exchanged.
+# Indices of the steps used instead of each: exchanged, or those of one axis on both.
 OTHER_STRIDES = (1, 0, 2, 3), (0, 0, 2, 3), (1, 1, 2, 3)
 OTHER_PADDINGS = (0, 1, 3, 2), (0, 1, 2, 2), (0, 1, 3, 3)
 OTHER_STEPS = (1, 0, 3, 2), (0, 0, 2, 2), (1, 1, 3, 3)

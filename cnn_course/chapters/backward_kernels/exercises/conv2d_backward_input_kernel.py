@@ -34,11 +34,11 @@ def _image_gradient(grad_output, weight, stride_h, stride_w, padding_h, padding_
     )
 
 
-# From a pixel and its distance to the row where a window begins, the output of that window: right, and wrong.
+# The output of a window, from a pixel and its distance to the row where the window begins: right and wrong.
 
 
 def _exact(p, distance, stride):
-    """Return the output, -1 where no window begins."""
+    """Return the output's index, -1 where no window begins."""
     return np.where((p + distance) % stride == 0, (p + distance) // stride, -1)
 
 
@@ -62,14 +62,14 @@ _DIVISIONS = _exact, _rounded, _undivided, _divided_first, _multiplied
 
 
 def _gathering(divide=_exact, padded=1, forward=False):
-    """Return which output weight `k` of pixel `p` takes on one axis, adding `padded` times the padding."""
+    """Return the output that weight `k` of pixel `p` uses on one axis, adding `padded` times the padding."""
     return lambda p, k, stride, padding: divide(p, padded * padding + (k if forward else -k), stride)
 
 
 def _from_elsewhere(rows=None, columns=None, order=(0, 1, 2, 3)):
-    """Return a mistake's function: pixels gather from outputs at other `places`, if these exist.
+    """Return a mistake's function: pixels gather from outputs at wrong `places`, if these exist.
 
-    An axis without a function is right.
+    None is right on that axis.
     """
     right = _gathering()
 
@@ -86,12 +86,12 @@ def _from_elsewhere(rows=None, columns=None, order=(0, 1, 2, 3)):
 
 
 def _in_either_axis(at):
-    """Return the functions of a mistake that is made along both axes, the rows alone, the columns alone."""
+    """Return the functions of a mistake: along both axes, the rows only, the columns only."""
     return _from_elsewhere(at, at), _from_elsewhere(at), _from_elsewhere(None, at)
 
 
 def _with_outputs(row, column):
-    """Return a kernel that computes the outputs plainly, and looks whether they exist."""
+    """Return a kernel that computes the outputs' indices and checks that they exist."""
     return f"""
         i = cuda.grid(1)
         if i < grad_input.size:
@@ -146,10 +146,10 @@ conv2d_backward_input_kernel = KernelExercise(
             *_in_either_axis(_gathering(padded=-1)),
             [("h + padding_h", "h - padding_h"), ("w + padding_w", "w - padding_w")],
         ),
-        # Of several slips this one comes first, whatever becomes of the padding and the stride.
+        # With several slips, this one is reported first, whatever the mistakes in padding and stride.
         "looks forward": (
-            "You look from the pixel in the direction of the forward pass, `h + kh`. A pixel that meets row "
-            "`kh` of a window lies `kh` rows *below* its corner: `h + {padding_h} - kh`. So do the columns.",
+            "You use the direction of the forward pass, `h + kh`. A pixel that meets row `kh` of a window "
+            "lies `kh` rows *below* its corner: `h + {padding_h} - kh`. The same holds for columns.",
             *(
                 function
                 for divide, padded in itertools.product(_DIVISIONS, (1, 0, -1))
@@ -199,7 +199,7 @@ conv2d_backward_input_kernel = KernelExercise(
             ("range(grad_output.shape[1])", "range(grad_output.shape[1] - 1, grad_output.shape[1])"),
         ),
         "first image for all": (
-            "Every image gets the gradients of image 0: it is `{grad_output}[n, oc, ...]`.",
+            "Every image gets the gradients of image 0: use `{grad_output}[n, oc, ...]`.",
             lambda grad_output, *rest: _image_gradient(
                 np.repeat(grad_output[:1], len(grad_output), axis=0), *rest
             ),

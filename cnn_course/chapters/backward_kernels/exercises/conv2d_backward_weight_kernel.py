@@ -21,7 +21,7 @@ from cnn_numba.ops.conv.reference import conv2d_backward_weight
 
 def _filter_gradients(rng):
     for x, weight, grad_output, steps in convolutions(rng):
-        grad_weight = inout(normal(rng, weight.shape))  # its shape says what to compute
+        grad_weight = inout(normal(rng, weight.shape))  # its shape says how many gradients to compute
         yield launch(blocks(weight.size), THREADS, grad_output, x, *steps, grad_weight)
 
 
@@ -35,7 +35,7 @@ def _right_place(o, k, stride, padding):
 
 
 def _met_elsewhere(rows=_right_place, columns=_right_place, order=(0, 1, 2, 3)):
-    """Return a mistake's function: the weights meet the pixels at other `places`; outside of the image 0."""
+    """Return a mistake's function: the weights meet pixels at wrong `places`; outside the image, zeros."""
 
     def function(grad_output, x, *rest):
         *steps, grad_weight = rest
@@ -49,7 +49,7 @@ def _met_elsewhere(rows=_right_place, columns=_right_place, order=(0, 1, 2, 3)):
 
 
 def _in_either_axis(*places):
-    """Return the functions of a mistake that is made along both axes, the rows alone, the columns alone."""
+    """Return the functions of a mistake: along both axes, the rows only, the columns only."""
     for at in places:
         yield from (_met_elsewhere(at, at), _met_elsewhere(at), _met_elsewhere(columns=at))
 
@@ -62,7 +62,7 @@ conv2d_backward_weight_kernel = KernelExercise(
     once=True,
     mistakes={
         "stride ignored": (
-            "Right for stride 1 alone. Output `oh` looks at row `oh * {stride_h} + kh - {padding_h}`.",
+            "Right for stride 1 only. Output `oh` looks at row `oh * {stride_h} + kh - {padding_h}`.",
             *_in_either_axis(
                 lambda o, k, stride, padding: o + k - padding,
                 lambda o, k, stride, padding: o + k * stride - padding,
@@ -81,7 +81,7 @@ conv2d_backward_weight_kernel = KernelExercise(
             [("kh - padding_h", "kh"), ("kw - padding_w", "kw")],
         ),
         "padding added": (
-            "You add the padding. Subtract it: the first window begins outside of the image.",
+            "You add the padding. Subtract it: the first window begins outside the image.",
             *_in_either_axis(lambda o, k, stride, padding: o * stride + k + padding),
             [("- padding_h", "+ padding_h"), ("- padding_w", "+ padding_w")],
         ),
@@ -106,18 +106,18 @@ conv2d_backward_weight_kernel = KernelExercise(
             ],
         ),
         "flipped": (
-            "Your gradient is turned by 180 degrees: weight `(kh, kw)` meets the pixel that lies `kh` rows "
-            "below and `kw` columns right of the window's corner. There is no flip in this one.",
+            "Your gradient is turned by 180 degrees: weight `(kh, kw)` meets the pixel `kh` rows below and "
+            "`kw` columns right of the window's corner. Nothing is flipped here.",
             lambda *args: _filter_gradient(*args)[:, :, ::-1, ::-1],
             ("[oc, ic, kh, kw]", "[oc, ic, grad_weight.shape[2] - 1 - kh, grad_weight.shape[3] - 1 - kw]"),
         ),
         "mean over the batch": (
-            "You divide by the number of images. The loss has done that already: add them up here.",
+            "You divide by the number of images. The loss has done that already: just add up here.",
             lambda grad_output, *rest: _filter_gradient(grad_output, *rest) / len(grad_output),
             ("[oc, ic, kh, kw] = total", "[oc, ic, kh, kw] = total / float32(x.shape[0])"),
         ),
         "averaged": (
-            "You divide by the number of outputs of an image. Add their gradients up instead.",
+            "You divide by the number of outputs of an image. Add up their gradients instead.",
             lambda grad_output, *rest: (
                 _filter_gradient(grad_output, *rest) / (grad_output.shape[2] * grad_output.shape[3])
             ),
@@ -128,7 +128,7 @@ conv2d_backward_weight_kernel = KernelExercise(
             ),
         ),
         "first image only": (
-            "Only image 0 counts. A weight acts on every image: sum over `n`, too.",
+            "Only image 0 counts. A weight acts on every image: sum over `n` too.",
             lambda grad_output, x, *rest: _filter_gradient(grad_output[:1], x[:1], *rest),
             ("range(x.shape[0])", "range(1)"),
         ),
@@ -138,21 +138,21 @@ conv2d_backward_weight_kernel = KernelExercise(
             ("for n in range(x.shape[0]):", "for n in range(x.shape[0]):\n    total = float32(0)"),
         ),
         "first input channel for all": (
-            "All input channels get the gradients of channel 0: the pixel is `{x}[n, ic, h, w]`.",
+            "All input channels get the gradients of channel 0: use the pixel `{x}[n, ic, h, w]`.",
             lambda grad_output, x, *rest: _filter_gradient(
                 grad_output, np.repeat(x[:, :1], x.shape[1], axis=1), *rest
             ),
             ("x[n, ic, h, w]", "x[n, 0, h, w]"),
         ),
         "first output channel for all": (
-            "All filters get the gradients of filter 0: it is `{grad_output}[n, oc, oh, ow]`.",
+            "All filters get the gradients of filter 0: use `{grad_output}[n, oc, oh, ow]`.",
             lambda grad_output, *rest: _filter_gradient(
                 np.repeat(grad_output[:, :1], grad_output.shape[1], axis=1), *rest
             ),
             ("grad_output[n, oc, oh, ow]", "grad_output[n, 0, oh, ow]"),
         ),
         "gradient left out": (
-            "You add up the pixels alone: multiply each by its `{grad_output}`.",
+            "You add up only the pixels: multiply each by its `{grad_output}`.",
             lambda grad_output, *rest: _filter_gradient(np.ones_like(grad_output), *rest),
             ("grad_output[n, oc, oh, ow] * x[n, ic, h, w]", "x[n, ic, h, w]"),
         ),

@@ -9,14 +9,14 @@ from cnn_numba.ops.loss.reference import cross_entropy_forward_backward
 
 
 def _scored(logits, rng):
-    """Return a launch for some scores, with labels drawn."""
+    """Return a launch for scores, with random labels."""
     rows, classes = logits.shape
     labels = rng.integers(0, classes, rows).astype(np.int32)
     return launch(blocks(rows), THREADS, logits, labels, output(rows), output((rows, classes)))
 
 
 def _scores(rng):
-    """Draw scores as they come, some so large that their exponentials overflow, some far below 0."""
+    """Draw ordinary scores, scores whose exponentials overflow, and scores far below 0."""
     for rows, classes, scale, offset in [
         (1, 3, 1, 0),
         (5, 4, 2, 0),
@@ -31,7 +31,7 @@ def _scores(rng):
 
 
 def _shifted_cross_entropy(shift):
-    """Return a mistake's function: cross-entropy in float32, so that it overflows where a kernel does."""
+    """Return a mistake's function: cross-entropy in float32, which overflows where a kernel does."""
 
     def function(logits, labels):
         shifted = logits - np.asarray(shift(logits), np.float32)
@@ -44,7 +44,7 @@ def _shifted_cross_entropy(shift):
 
 
 def _changed(change):
-    """Return a mistake's function: the right losses and gradient, changed, given those and the inputs."""
+    """Return a mistake's function: `change` turns the inputs and the right results into wrong ones."""
     return lambda logits, labels: change(logits, labels, *cross_entropy_forward_backward(logits, labels))
 
 
@@ -77,13 +77,13 @@ cross_entropy_kernel = KernelExercise(
     float32=True,
     mistakes={
         "no maximum": (
-            "Right, until a score is large: `exp(800)` is infinite, and infinite divided by infinite is NaN; "
-            "far below 0 every exponential is 0. Subtract the row's largest score from all of them first.",
+            "Right, until a score is large: `exp(800)` is infinite, and infinite divided by infinite is NaN. "
+            "Far below 0 every exponential is 0. Subtract the row's largest score from all of them first.",
             _shifted_cross_entropy(lambda logits: 0),
             [("[row, k] - largest", "[row, k]", 2), (".log(total) + largest", ".log(total)")],
         ),
         "maximum starts from 0": (
-            "Right, until all scores of a row are far below 0: you subtract more than any of them, every "
+            "Right, until all scores of a row are far below 0. Then you subtract too large a number, every "
             "exponential is 0, and 0 / 0 is NaN. Start the search for the maximum from the row's first "
             "score.",
             _shifted_cross_entropy(lambda logits: np.maximum(logits.max(axis=1, keepdims=True), 0)),
@@ -95,12 +95,13 @@ cross_entropy_kernel = KernelExercise(
             ("/ float32(logits.shape[0])", ""),
         ),
         "divided by the classes": (
-            "You divide the gradient by the number of classes. The mean is over the rows: divide by theirs.",
+            "You divide the gradient by the number of classes. The mean is over the rows: divide by their "
+            "number.",
             _changed(lambda x, y, losses, gradient: (losses, gradient * len(y) / x.shape[1])),
             ("float32(logits.shape[0])", "float32(logits.shape[1])"),
         ),
         "loss divided too": (
-            "The gradient is right. Do not divide the losses: each row keeps its own.",
+            "The gradient is right. Don't divide the losses: each row keeps its own.",
             _changed(lambda x, y, losses, gradient: (losses / len(y), gradient)),
             (
                 "math.log(total) + largest - logits[row, labels[row]]",
@@ -122,7 +123,7 @@ cross_entropy_kernel = KernelExercise(
             ),
         ),
         "not divided by the sum": (
-            "Your probabilities do not add up to 1: divide each exponential by the row's `total`.",
+            "Your probabilities don't add up to 1: divide each exponential by the row's `total`.",
             _changed(_undivided),
             ("/ total", ""),
         ),
@@ -142,7 +143,7 @@ cross_entropy_kernel = KernelExercise(
             ),
         ),
         "taken from every class": (
-            "You subtract 1 from every class. Subtract it from the right class alone.",
+            "You subtract 1 from every class. Subtract it only from the right class.",
             _changed(lambda x, y, losses, gradient: (losses, gradient - (1 - one_hot(x, y)) / len(y))),
             ("float32(1) if k == labels[row] else float32(0)", "float32(1)"),
         ),
@@ -166,9 +167,8 @@ cross_entropy_kernel = KernelExercise(
             ("math.log(total) + largest", "math.log(total)"),
         ),
         "logarithm of 0": (
-            "Right, until the probability of the label is so small that float32 has only 0 for it: its "
-            "logarithm is infinite. Take the logarithm first, by hand: `log(total) + largest - {logits}[row, "
-            "label]`.",
+            "Right, until the label's probability is so small that float32 rounds it to 0: its logarithm is "
+            "infinite. Simplify the logarithm by hand first: `log(total) + largest - {logits}[row, label]`.",
             _changed(_log_of_the_probability),
             (
                 "losses[row] = math.log(total) + largest - logits[row, labels[row]]",

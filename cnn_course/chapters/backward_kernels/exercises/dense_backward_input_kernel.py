@@ -46,7 +46,7 @@ dense_backward_input_kernel = KernelExercise(
             ("range(weight.shape[0])", "range(weight.shape[1])"),
         ),
         "last output only": (
-            "Each gradient is that of the last output alone: `=` overwrites the sum where `+=` adds to it.",
+            "Each gradient has only the last output: `=` overwrites the sum where `+=` adds to it.",
             lambda grad_output, weight: _input_gradient(grad_output[:, -1:], weight[-1:]),
             [("grad_input[n, i] = total", ""), ("total +=", "grad_input[n, i] =")],
         ),
@@ -64,17 +64,17 @@ dense_backward_input_kernel = KernelExercise(
             ("range(weight.shape[0])", "range(weight.shape[0] - 1)"),
         ),
         "mean over the outputs": (
-            "You divide by the number of outputs. Add their gradients up instead.",
+            "You divide by the number of outputs. Add up their gradients instead.",
             lambda grad_output, weight: _input_gradient(grad_output, weight) / len(weight),
             ("grad_input[n, i] = total", "grad_input[n, i] = total / float32(weight.shape[0])"),
         ),
         "slope only": (
-            "You add up the weights alone: multiply each by its gradient, `{grad_output}[n, o]`.",
+            "You add up only the weights: multiply each by its gradient, `{grad_output}[n, o]`.",
             lambda grad_output, weight: _input_gradient(np.ones_like(grad_output), weight),
             ("grad_output[n, o] * weight[o, i]", "weight[o, i]"),
         ),
         "first sample for all": (
-            "Every sample gets the gradients of sample 0: it is `{grad_output}[n, o]`.",
+            "Every sample gets the gradients of sample 0: use `{grad_output}[n, o]`.",
             lambda grad_output, weight: np.repeat(
                 _input_gradient(grad_output[:1], weight), len(grad_output), axis=0
             ),

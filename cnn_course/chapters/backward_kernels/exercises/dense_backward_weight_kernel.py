@@ -25,17 +25,17 @@ dense_backward_weight_kernel = KernelExercise(
     once=True,
     mistakes={
         "mean over the batch": (
-            "You divide by the number of samples. The loss has done that already: add them up here.",
+            "You divide by the number of samples. The loss has done that already: just add up here.",
             lambda grad_output, x: _weight_gradient(grad_output, x) / len(x),
             ("grad_weight[o, i] = total", "grad_weight[o, i] = total / float32(x.shape[0])"),
         ),
         "last sample only": (
-            "Each gradient is that of the last sample alone: `=` overwrites the sum where `+=` adds to it.",
+            "Each gradient has only the last sample: `=` overwrites the sum where `+=` adds to it.",
             lambda grad_output, x: _weight_gradient(grad_output[-1:], x[-1:]),
             [("grad_weight[o, i] = total", ""), ("total +=", "grad_weight[o, i] =")],
         ),
         "first sample only": (
-            "Each gradient is that of sample 0 alone. A weight acts on every sample: sum over `n`.",
+            "Each gradient has only sample 0. A weight acts on every sample: sum over `n`.",
             lambda grad_output, x: _weight_gradient(grad_output[:1], x[:1]),
             (
                 "for n in range(x.shape[0]):\n    total += grad_output[n, o] * x[n, i]",
@@ -48,12 +48,12 @@ dense_backward_weight_kernel = KernelExercise(
             ("range(x.shape[0])", "range(x.shape[0] - 1)"),
         ),
         "slope only": (
-            "You add up the inputs alone: multiply each by its gradient, `{grad_output}[n, o]`.",
+            "You add up only the inputs: multiply each by its gradient, `{grad_output}[n, o]`.",
             lambda grad_output, x: _weight_gradient(np.ones_like(grad_output), x),
             ("grad_output[n, o] * x[n, i]", "x[n, i]"),
         ),
         "gradient only": (
-            "You add up `{grad_output}` alone, the gradient of the bias. Multiply by the input, `{x}[n, i]`.",
+            "You add up only `{grad_output}`: that is the bias gradient. Multiply by the input, `{x}[n, i]`.",
             lambda grad_output, x: _weight_gradient(grad_output, np.ones_like(x)),
             ("grad_output[n, o] * x[n, i]", "grad_output[n, o]"),
         ),

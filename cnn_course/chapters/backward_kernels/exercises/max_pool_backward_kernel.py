@@ -1,4 +1,4 @@
-"""The gradient of a max-pooling, sent to the pixels that have won."""
+"""The gradient of max pooling, sent to the winning pixels."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from gpuless.access import READ
 
 
 def _pooled(rng):
-    """Draw planes, pool them, apart first and then with windows that overlap; never anything square."""
+    """Draw and pool planes, with separate windows first, then overlapping ones; nothing is square."""
     for planes, (h, w), kernel, stride in [
         (1, (4, 6), 2, 2),
         (2, (5, 4), 3, 1),
@@ -30,7 +30,7 @@ def _pool_gradient(grad_output, argmax, grad_input):
 
 
 def _sent(grad_output, planes, rows, columns, grad_input, add=True):
-    """Send each gradient to a pixel; those whose pixel does not exist arrive nowhere."""
+    """Send each gradient to a pixel; drop those whose pixel doesn't exist."""
     result = np.zeros(grad_input.shape)
     planes, rows, columns = np.broadcast_arrays(planes, rows, columns)
     inside = (rows < result.shape[1]) & (columns < result.shape[2])
@@ -64,8 +64,8 @@ def _shares_a_plane(attempt):
     if len(np.unique(trace.thread[trace.kind != READ])) == 1:
         raise Wrong(
             "one thread",
-            "The numbers are right, but one thread sends all gradients of a plane, one after the other. Let "
-            "each output have a thread of its own: thread `i` takes output `i` of all.",
+            "The numbers are right, but one thread sends all gradients of a plane, one after the other. Give "
+            "each output its own thread: thread `i` takes output `i` of all.",
         )
 
 
@@ -105,12 +105,12 @@ max_pool_backward_kernel = KernelExercise(
             ("where // width, where % width", "where % width, where // width"),
         ),
         "place of the output": (
-            "The gradients stay at the place of the output. `{argmax}` says which pixel has won.",
+            "The gradients go to the output's own position. `{argmax}` says which pixel has won.",
             _sent_elsewhere(lambda argmax, grad_input: np.indices(argmax.shape)[1:]),
             ("where // width, where % width", "oh, ow"),
         ),
         "first plane only": (
-            "All gradients go to plane 0. Use the plane of the output as first index of `{grad_input}`.",
+            "All gradients go to plane 0. Use the output's plane as the first index of `{grad_input}`.",
             lambda grad_output, argmax, grad_input: _sent(
                 grad_output, 0, *np.divmod(argmax, grad_input.shape[2]), grad_input
             ),

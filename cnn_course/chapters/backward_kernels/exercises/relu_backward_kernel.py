@@ -7,7 +7,7 @@ from cnn_numba.ops.activation.reference import relu_backward
 
 
 def _rectified(rng):
-    """Draw outputs of a ReLU, about half of them 0, always with threads to spare."""
+    """Draw outputs of a ReLU, about half of them 0, with more threads than elements."""
     return [
         launch(grid, block, normal(rng, n), np.maximum(normal(rng, n), 0), output(n))
         for grid, block, n in [(1, 8, 5), (1, 32, 23), (3, 8, 19), (2, 32, 47), (5, 16, 65)]
@@ -21,7 +21,7 @@ relu_backward_kernel = KernelExercise(
     float32=True,
     mistakes={
         "open at zero": (
-            "Where the input was cut off, the output is 0, and you let the gradient through: use `>`.",
+            "Where the output is 0, ReLU blocks the gradient, but you let it through: use `>`.",
             lambda grad_output, out: np.where(out >= 0, grad_output, 0),
             ("out[i] > float32(0)", "out[i] >= float32(0)"),
         ),
@@ -54,7 +54,7 @@ relu_backward_kernel = KernelExercise(
             ("grad_output[i] if out[i] > float32(0) else float32(0)", "max(out[i], float32(0))"),
         ),
         "nothing where it is cut off": (
-            "Where the output is 0 you write nothing, so the old memory stays. Write a 0 there.",
+            "Where the output is 0 you write nothing, so the old contents of memory stay. Write a 0 there.",
             lambda grad_output, out: np.where(out > 0, grad_output, np.nan),
             [("size", "size and out[i] > float32(0)"), ("[i] if out[i] > float32(0) else float32(0)", "[i]")],
         ),

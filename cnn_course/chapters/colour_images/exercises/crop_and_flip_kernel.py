@@ -1,4 +1,4 @@
-"""`crop_and_flip_kernel`: images cut out and mirrored."""
+"""`crop_and_flip_kernel`: random crops and flips."""
 
 import numpy as np
 
@@ -9,13 +9,13 @@ BLOCK = 4, 2, 2
 
 
 def crop_and_flip(images, indices, places, padding):
-    """Return the images at `indices`, each cut out of its black margin, mirrored or not, in 0 .. 1."""
+    """Return the images at `indices` in 0 .. 1, cropped with a black margin, and mirrored or not."""
     return _cut(images[indices], places, padding)
 
 
 def _cut(images, places, padding, mode="constant"):
     height, width = images.shape[2:]
-    wide = 3 * padding + 1  # so that a window may lie further out than it should
+    wide = 3 * padding + 1  # for windows that wrongly begin further out
     cut = []
     for image, (row, column, mirror) in zip(images, places, strict=True):
         top, left = row + wide - padding, column + wide - padding
@@ -26,7 +26,7 @@ def _cut(images, places, padding, mode="constant"):
 
 
 def _with_places(change):
-    """Return a wrong answer that sees other places; `change` takes them and the padding."""
+    """Return a wrong answer that uses ``change(places, padding)`` instead of `places`."""
 
     def wrong(images, indices, places, padding):
         places = places.copy()
@@ -139,7 +139,7 @@ crop_and_flip_kernel = KernelExercise(
             ("out.shape[3] - 1 - w", "out.shape[3] - w"),
         ),
         "mirrored without moving": (
-            "Mirrored images are not moved sideways. `{places}[i, 1]` counts there too.",
+            "Mirrored images aren't moved sideways. Use `{places}[i, 1]` for them too.",
             _with_places(_mirror_about_the_image),
             ("column = out.shape[3] - 1 - w + places[i, 1] - padding", "column = out.shape[3] - 1 - w"),
         ),
@@ -173,12 +173,12 @@ crop_and_flip_kernel = KernelExercise(
             [("h + places[i, 0] -", "h - places[i, 0] +"), ("+ places[i, 1] -", "- places[i, 1] +", 2)],
         ),
         "row and column exchanged": (
-            "You exchange row and column: `{places}[i, 0]` is the row at which the window begins.",
+            "You exchange row and column: `{places}[i, 0]` is the row where the window begins.",
             _with_places(_exchange),
             [("[i, 0]", "[i, 3 - 3]"), ("[i, 1]", "[i, 0]", 2), ("[i, 3 - 3]", "[i, 1]")],
         ),
         "without moving": (
-            "The images stay where they are. Add the numbers of `{places}`, less `{padding}`.",
+            "The images aren't moved. Add the numbers in `{places}` and subtract `{padding}`.",
             _with_places(lambda places, padding: places[:, :2].fill(padding)),
             [("+ places[i, 0] - padding", ""), ("+ places[i, 1] - padding", "", 2)],
         ),
@@ -188,7 +188,7 @@ crop_and_flip_kernel = KernelExercise(
             ("images[indices[i], ", "images[i, "),
         ),
         "edge drawn out": (
-            "Outside the image you repeat its edge. There the plane is black: 0.",
+            "Outside the image you repeat its edge. Use black there: 0.",
             lambda images, indices, places, padding: _cut(images[indices], places, padding, "edge"),
             (
                 "inside = 0 <= row < out.shape[2] and 0 <= column < out.shape[3]",
@@ -197,7 +197,8 @@ crop_and_flip_kernel = KernelExercise(
             ),
         ),
         "wrapped round": (
-            "What leaves the image on one side comes in on the other. Outside, the plane is black: 0.",
+            "Your image wraps around: pixels that leave on one side come in on the other. Use black outside: "
+            "0.",
             lambda images, indices, places, padding: _cut(images[indices], places, padding, "wrap"),
             ("0 <= row < out.shape[2] and 0 <= column <", "True\nrow, column = row % out.shape[2], column %"),
         ),
@@ -212,7 +213,7 @@ crop_and_flip_kernel = KernelExercise(
             (" / float32(255)", ""),
         ),
         "divided without a fraction": (
-            "`//` drops the fraction, and all bytes below 255 become 0. Divide float32 numbers by `/`.",
+            "`//` drops the fraction, so all bytes below 255 become 0. Divide float32 numbers with `/`.",
             lambda images, indices, places, padding: _cut(images[indices] // 255 * 255.0, places, padding),
             (
                 "float32(images[indices[i], c, row, column]) / float32(255)",
@@ -220,7 +221,7 @@ crop_and_flip_kernel = KernelExercise(
             ),
         ),
         "normalised": (
-            "You bring the numbers to the range from -1 to 1. Here they are only divided by 255.",
+            "You scale to the range from -1 to 1. Only divide by 255 here.",
             lambda images, indices, places, padding: _cut(2.0 * images[indices] - 255, places, padding),
             ("/ float32(255)", "/ float32(255) * float32(2) - float32(1)"),
         ),

@@ -38,7 +38,7 @@ decayed_step_kernel = KernelExercise(
             ("+ weight_decay", "- weight_decay"),
         ),
         "decay beside the velocity": (
-            "You apply the decay outside the velocity, as AdamW does. Here it is a part of the gradient.",
+            "You apply the decay outside the velocity, as AdamW does. Here it's part of the gradient.",
             lambda p, g, v, lr, m, wd: (p - lr * (m * v + g + wd * p), m * v + g),
             [
                 ("gradients[i] + weight_decay * parameters[i]", "gradients[i]"),
@@ -46,7 +46,7 @@ decayed_step_kernel = KernelExercise(
             ],
         ),
         "decay of the velocity": (
-            "You multiply the velocity by `{weight_decay}`. Multiply the parameter: it is to shrink.",
+            "You multiply the velocity by `{weight_decay}`. Multiply the parameter: that is what decays.",
             lambda p, g, v, lr, m, wd: (p - lr * (m * v + g + wd * v), m * v + g + wd * v),
             ("weight_decay * parameters[i]", "weight_decay * velocity[i]"),
         ),
@@ -74,13 +74,13 @@ decayed_step_kernel = KernelExercise(
             ],
         ),
         "gradient dampened": (
-            "You take only `1 - {momentum}` of the gradient. Here all of it counts.",
+            "You take only `1 - {momentum}` of the gradient. Take the whole gradient here.",
             lambda p, g, v, lr, m, wd: decayed_step(p, (1 - m) * g, v, lr, m, (1 - m) * wd),
             lambda p, g, v, lr, m, wd: decayed_step(p, (1 - m) * g, v, lr, m, wd),
             ("+ gradient", "+ (float32(1) - momentum) * gradient"),
         ),
         "momentum twice": (
-            "You use the momentum twice, as Nesterov's method does. Here step by `{lr} * {velocity}[i]`.",
+            "You use the momentum twice, as in Nesterov's method. Step by `{lr} * {velocity}[i]` here.",
             lambda p, g, v, lr, m, wd: (p - lr * (g + wd * p + m * (m * v + g + wd * p)), m * v + g + wd * p),
             ("lr * velocity[i]", "lr * (gradient + momentum * velocity[i])"),
         ),
@@ -105,13 +105,13 @@ decayed_step_kernel = KernelExercise(
             ("lr * velocity[i]", "lr * gradient"),
         ),
         "momentum of the gradient": (
-            "You multiply the gradient by `{momentum}`. It is the old velocity that fades.",
+            "You multiply the gradient by `{momentum}`. Multiply the old velocity by it.",
             lambda p, g, v, lr, m, wd: decayed_step(p, m * g, v / m, lr, m, m * wd),
             ("momentum * velocity[i] + gradient", "velocity[i] + momentum * gradient"),
         ),
         "gradient shrunk": (
-            "You shrink or stretch the gradient by `{weight_decay}`. What decays is the parameter: add "
-            "`{weight_decay} * {parameters}[i]` to the gradient.",
+            "You scale the gradient by `{weight_decay}`. The parameter decays: add `{weight_decay} * "
+            "{parameters}[i]` to the gradient.",
             lambda p, g, v, lr, m, wd: decayed_step(p, (1 - wd) * g, v, lr, m, 0),
             lambda p, g, v, lr, m, wd: decayed_step(p, (1 + wd) * g, v, lr, m, 0),
             lambda p, g, v, lr, m, wd: decayed_step(p, wd * g, v, lr, m, 0),
@@ -119,24 +119,24 @@ decayed_step_kernel = KernelExercise(
             ("gradients[i] + weight_decay * parameters[i]", "(float32(1) - weight_decay) * gradients[i]"),
         ),
         "decay by the square": (
-            "Your decay has the square of the parameter, as in the loss. Its slope, which the gradient "
-            "needs, has the parameter itself.",
+            "Your decay uses the square of the parameter, as in the loss. The gradient needs its derivative, "
+            "the parameter itself.",
             lambda p, g, v, lr, m, wd: decayed_step(p, g + wd * p * (p - 1), v, lr, m, wd),
             ("weight_decay * parameters[i]", "weight_decay * parameters[i] * parameters[i]"),
         ),
         "decay by the absolute value": (
-            "Your decay has the parameter without its sign, and pushes negative ones further down.",
+            "Your decay ignores the parameter's sign, and pushes negative parameters further down.",
             lambda p, g, v, lr, m, wd: decayed_step(p, g + wd * (np.abs(p) - p), v, lr, m, wd),
             ("weight_decay * parameters[i]", "weight_decay * abs(parameters[i])"),
         ),
         "parameter overwritten": (
-            "You store the step itself as the parameter. Subtract it from what is there: `-=`.",
+            "You store the step itself as the parameter. Subtract it from the parameter: `-=`.",
             lambda p, g, v, lr, m, wd: (lr * (m * v + g + wd * p), m * v + g + wd * p),
             ("parameters[i] -=", "parameters[i] ="),
         ),
         "parameter moved first": (
-            "You move the parameter, and compute the velocity from what it is then. First the velocity, then "
-            "the parameter.",
+            "You move the parameter first, and compute the velocity from the new parameter. First the "
+            "velocity, then the parameter.",
             lambda p, g, v, lr, m, wd: (p - lr * v, m * v + g + wd * (p - lr * v)),
             """
                 i = cuda.grid(1)
@@ -157,14 +157,14 @@ decayed_step_kernel = KernelExercise(
             ],
         ),
         "rate in the velocity": (
-            "The rate is in your velocity. Multiply by it when the parameter moves.",
+            "Your velocity contains the learning rate. Multiply by it only when the parameter moves.",
             lambda p, g, v, lr, m, wd: (p - (m * v + lr * (g + wd * p)), m * v + lr * (g + wd * p)),
             lambda p, g, v, lr, m, wd: (p + (m * v - lr * (g + wd * p)), m * v - lr * (g + wd * p)),
             [("+ gradient", "+ lr * gradient"), ("lr * velocity[i]", "velocity[i]")],
             [("+ gradient", "- lr * gradient"), ("-= lr * velocity[i]", "+= velocity[i]")],
         ),
         "uphill": (
-            "The parameters climb. Subtract the step: `-=`.",
+            "The parameters move up the gradient. Subtract the step: `-=`.",
             lambda p, g, v, lr, m, wd: (p + lr * (m * v + g + wd * p), m * v + g + wd * p),
             ("parameters[i] -=", "parameters[i] +="),
         ),

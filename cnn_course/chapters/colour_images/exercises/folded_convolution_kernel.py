@@ -9,7 +9,7 @@ FOLD_BLOCK = 8, 2
 
 
 def folded_convolution(weight, bias, gamma, beta, mean, variance, eps):
-    """Return weight and bias of the convolution that also does the work of the normalisation after it."""
+    """Return weight and bias of a convolution with the following normalisation folded in."""
     scale = gamma / np.sqrt(variance + eps)
     return weight * scale[:, np.newaxis], (bias - mean) * scale + beta
 
@@ -25,7 +25,7 @@ def _normalised_convolutions(rng):
 
 
 def _folded(scale=None, bias=None):
-    """Return a wrong answer with another scale, or another bias from what there is and the scale."""
+    """Return a wrong answer: `scale` and `bias` replace the functions that compute these."""
 
     def wrong(weight, b, gamma, beta, mean, variance, eps):
         s = (scale or (lambda g, v, e: g / np.sqrt(v + e)))(gamma, variance, eps)
@@ -102,7 +102,7 @@ folded_convolution_kernel = KernelExercise(
             ("(bias[oc] - mean[oc]) * scale", "bias[oc] * scale - mean[oc]"),
         ),
         "bias not scaled": (
-            "You shift the bias, and do not scale it. The normalisation scales bias and mean before it adds "
+            "You shift the bias but don't scale it. The normalisation scales bias and mean before it adds "
             "`{beta}`.",
             _folded(bias=lambda b, mean, s, beta: b - mean + beta),
             ("(bias[oc] - mean[oc]) * scale", "bias[oc] - mean[oc]"),

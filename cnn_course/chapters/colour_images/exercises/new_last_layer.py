@@ -1,4 +1,4 @@
-"""`new_last_layer`: a trained network gets a new last layer, and the others stay as they are."""
+"""`new_last_layer`: a trained network gets a new last layer; the other layers stay frozen."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,7 +15,7 @@ from cnn_numba.nn.models import Sequential
 
 @dataclass(frozen=True)
 class Trained:
-    """A small network as if it had been trained; an attempt gets the network that `built` returns."""
+    """A small network with random numbers instead of trained ones; an attempt gets what `built` returns."""
 
     seed: int
     image: tuple
@@ -26,7 +26,7 @@ class Trained:
         return "Sequential of 6 layers"
 
     def built(self):
-        """Return the network. Its gradients are those of an earlier step."""
+        """Return the network, with gradients as if from an earlier step."""
         channels, height, width = self.image
         features = 4 * (height // 2) * (width // 2)
         layers = [Conv2d(channels, 4, 3, padding=1), MaxPool2d(2), BatchNorm2d(4), ReLU(), Flatten()]
@@ -40,7 +40,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Loss:
-    """The sizes of a loss; an attempt gets the loss itself."""
+    """The sizes of a loss; an attempt gets a loss of these sizes."""
 
     batch_size: int
     classes: int
@@ -50,9 +50,9 @@ class Loss:
 
 
 def _learning(old=(), fixed=()):
-    """Return the function that computes weight and bias of the last layer after the steps, in float64.
+    """Return a function that computes weight and bias of the last layer after the steps, in float64.
 
-    It begins with the network's own numbers for `old`; no step changes those of `fixed`.
+    The arrays named in `old` start from the network's own numbers; steps don't change those in `fixed`.
     """
 
     def learned(net, weight, bias, loss, x, labels, lr, steps):
@@ -79,7 +79,7 @@ _learned = _learning()
 
 
 def _learning_by_old_gradients(net, weight, bias, loss, x, labels, lr, steps):
-    """Return where the gradients lead that the network has from before."""
+    """Return the result of steps with the network's old gradients."""
     last = net.built().layers[-1]
     return weight - lr * steps * last.grad_weight, bias - lr * steps * last.grad_bias
 
@@ -104,7 +104,7 @@ class _Watch:
 
 
 def _run(attempt, net, *given):
-    """Call the attempt on a network of its own; return weight and bias of the last layer."""
+    """Call the attempt on a new network; return weight and bias of the last layer."""
     network = net.built()
     _attempted(attempt, network, *given)
     last = network.layers[-1]
@@ -112,7 +112,7 @@ def _run(attempt, net, *given):
 
 
 def _attempted(attempt, network, weight, bias, loss, *given):
-    """Call the attempt, and look at what else of the network it has changed; return the watch."""
+    """Call the attempt, and check what else in the network it has changed; return the watch."""
     last, before, statistics = network.layers[-1], network.parameters.copy(), network.buffers.copy()
     began = [(last.weight.copy(), last.bias.copy()), (weight.copy(), bias.copy())]
     watch = _Watch(network)
@@ -121,32 +121,33 @@ def _attempted(attempt, network, weight, bias, loss, *given):
     if network.layers[-1] is not last or not all(np.shares_memory(a, network.parameters) for a in arrays):
         raise Wrong(
             "not in place",
-            "Your function replaces the last layer or its arrays, and the network goes on with the old ones: "
-            "its parameters lie in one array. Write into them: `last.weight[:] = ...`, and `-=` for a step.",
+            "Your function replaces the last layer or its arrays, but the network still uses the old ones: "
+            "its parameters are views of one array. Write into them: `last.weight[:] = ...`, and `-=` for a "
+            "step.",
         )
     changed = _changed(network, before)
     if changed and any(all(map(np.array_equal, arrays, numbers)) for numbers in began):
         raise Wrong(
             "wrong layer",
-            f"Your steps change {changed}, and none changes the last layer. That one is `net.layers[-1]`.",
+            f"Your steps change {changed}, and not the last layer. The last layer is `net.layers[-1]`.",
         )
     if changed:
         raise Wrong(
             "frozen layers changed",
-            f"Your function changes the weights of {changed}, a frozen part. Take the step with the arrays "
-            "of the last layer only, not with those of the whole network.",
+            f"Your function changes the weights of {changed}, which are frozen. Update only the arrays of "
+            "the last layer, not those of the whole network.",
         )
     if not np.array_equal(network.buffers, statistics):
         raise Wrong(
             "running statistics changed",
-            "No weight of the frozen layers has changed, but the running mean and variance of batch_norm1 "
-            "have. A frozen layer runs as after training: `forward(x, training=False)`.",
+            "The weights of the frozen layers are unchanged, but the running mean and variance of "
+            "batch_norm1 have changed. Run a frozen layer as after training: `forward(x, training=False)`.",
         )
     return watch
 
 
 def _changed(network, before):
-    """Return the names of the frozen layers whose parameters are not those from before."""
+    """Return the names of the frozen layers whose parameters have changed."""
     names, start = [], 0
     for layer in network.layers[:-1]:
         part = slice(start, start + layer.parameter_count)
@@ -164,33 +165,33 @@ def _spares_the_frozen_layers(attempt):
         raise Wrong(
             "gradient of the frozen part",
             "The numbers are right, but the backward pass goes on through the frozen layers: "
-            f"`{next(reversed(watch.backward))}.backward` computes gradients that no step uses. Call "
-            "`backward` of the last layer alone.",
+            f"`{next(reversed(watch.backward))}.backward` computes gradients that no step uses. Call only "
+            "the `backward` of the last layer.",
         )
     name, most = max(watch.forward.items(), key=lambda item: item[1], default=("", 0))
     if most > 1:
         raise Wrong(
             "frozen layers run again",
-            f"The numbers are right, but `{name}` runs {most} times for {given[-1]} steps. It is frozen, and "
-            "the images are the same: so is its output. Compute it once, before the first step.",
+            f"The numbers are right, but `{name}` runs {most} times for {given[-1]} steps. It's frozen, and "
+            "the images are the same, so its output is the same. Compute it once, before the first step.",
         )
 
 
 @dataclass(frozen=True, repr=False)
 class NetworkExercise(Exercise):
-    """An exercise whose attempt trains a part of a network."""
+    """An exercise whose attempt trains part of a network."""
 
     # The types of images and labels are fixed.
     judges: ClassVar[tuple] = tuple(judge for judge in Exercise.judges if judge is not wrapping)
 
     def finding(self, evidence):
-        """Return what is found, with the last layer's arrays by their names."""
+        """Return the finding, with the names of the last layer's arrays."""
         found = super().finding(evidence)
         if found is not None:
             for place, name in (("first", "weight"), ("second", "bias")):
-                said = f"That is the {place} of the 2 results."
+                unnamed = f"That is the {place} of the 2 results."
                 named = f"That is the last layer's `{name}` after the steps."
-                found.details = tuple(named if line == said else line for line in found.details)
+                found.details = tuple(named if line == unnamed else line for line in found.details)
         return found
 
     def _praise(self, trials):
@@ -227,51 +228,51 @@ new_last_layer = NetworkExercise(
     properties=(_spares_the_frozen_layers,),
     mistakes={
         "nothing changed": (
-            "The network is as it was: the last layer has neither its new numbers nor a step behind it.",
+            "The network is unchanged: the last layer has neither its new numbers nor any step.",
             _learning(old=_BOTH, fixed=_BOTH),
             [(_FRESH, ""), (_WEIGHT_STEP, ""), (_BIAS_STEP, "")],
         ),
         "not re-initialised": (
-            "Your last layer begins with its old numbers, which answer the old task. Write `{weight}` and "
+            "Your last layer starts from its old numbers, which belong to the old task. Write `{weight}` and "
             "`{bias}` into it before the first step.",
             _learning(old=_BOTH),
             (_FRESH, ""),
         ),
         "weight not re-initialised": (
-            "The weight begins with its old numbers. Write `{weight}` into it before the first step.",
+            "The weight starts from its old numbers. Write `{weight}` into it before the first step.",
             _learning(old=("weight",)),
             (_FRESH, "last.bias[:] = bias"),
         ),
         "bias not re-initialised": (
-            "The bias begins with its old numbers. Write `{bias}` into it before the first step.",
+            "The bias starts from its old numbers. Write `{bias}` into it before the first step.",
             _learning(old=("bias",)),
             (_FRESH, "last.weight[:] = weight"),
         ),
         "not trained": (
-            "The last layer has its new numbers, and no step changes them.",
+            "The last layer has its new numbers, but no step changes them.",
             _learning(fixed=_BOTH),
             [(_WEIGHT_STEP, ""), (_BIAS_STEP, "")],
         ),
         "weight not trained": (
-            "The bias learns, and the weight keeps the numbers that it began with.",
+            "The bias learns, but the weight never changes.",
             _learning(fixed=("weight",)),
             (_WEIGHT_STEP, ""),
         ),
         "bias not trained": (
-            "The weight learns, and the bias keeps the numbers that it began with.",
+            "The weight learns, but the bias never changes.",
             _learning(fixed=("bias",)),
             (_BIAS_STEP, ""),
         ),
         "one step": (
-            "The last layer is where a single step leads. Take `{steps}` steps, and write the new numbers "
-            "once, before the first of them.",
+            "The last layer has made only one step. Take `{steps}` steps, and write the new numbers once, "
+            "before the first step.",
             lambda net, w, b, loss, x, y, lr, steps: _learned(net, w, b, loss, x, y, lr, 1),
             ("range(steps)", "range(1)"),
             [(_FRESH, ""), ("loss.forward(last", f"{_FRESH}\nloss.forward(last")],
         ),
         "same gradient in every step": (
-            "Every step goes by the gradient of the first. After a step the layer is another one: run it "
-            "again, forward and backward.",
+            "Every step uses the first step's gradient. After a step the layer has changed: run it again, "
+            "forward and backward.",
             lambda net, w, b, loss, x, y, lr, steps: _learned(net, w, b, loss, x, y, lr * steps, 1),
             [
                 ("loss.forward(last.forward(x), labels)", ""),
@@ -284,8 +285,8 @@ new_last_layer = NetworkExercise(
             ],
         ),
         "no backward pass": (
-            "Your steps go by gradients from earlier: nothing fills `grad_weight` and `grad_bias`. Call the "
-            "last layer's `backward` in every step, with what `{loss}.backward()` returns.",
+            "Your steps use old gradients: nothing fills `grad_weight` and `grad_bias`. Call the last "
+            "layer's `backward` in every step, with what `{loss}.backward()` returns.",
             _learning_by_old_gradients,
             ("last.backward(loss.backward())", "loss.backward()"),
         ),
@@ -307,7 +308,7 @@ new_last_layer = NetworkExercise(
             ("lr * ", "", 2),
         ),
         "averaged twice": (
-            "You divide the gradient by the number of images, and the loss has done so already.",
+            "You divide the gradient by the number of images, but the loss has already done that.",
             lambda net, w, b, loss, x, y, lr, steps: _learned(net, w, b, loss, x, y, lr / len(x), steps),
             ("lr *", "lr / len(labels) *", 2),
         ),

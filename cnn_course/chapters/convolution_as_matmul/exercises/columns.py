@@ -1,4 +1,4 @@
-"""The matrix of windows, made and not made: exercises of notebook 14."""
+"""Explicit and implicit im2col: exercises of notebook 14."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from cnn_course.engine.checks.writes import at_most
 from cnn_numba import device
 from gpuless.access import READ
 
-# --- Which pixel lands in which column ---------------------------------------------------------------------
+# --- im2col ------------------------------------------------------------------------------------------------
 
 
 _CHANNELS_MIXED = (
@@ -21,7 +21,7 @@ _CHANNELS_MIXED = (
 _TAPS_EXCHANGED = "Row and column of the tap are exchanged. The window is written row by row."
 _POSITIONS_EXCHANGED = "Row and column of a position are exchanged. Positions count along the output's rows."
 _IMAGES_WIDTH = "You divide by the image's width. Divide by the output's, `width - {kernel_size} + 1`."
-_ONE_LESS = "You divide by `width - {kernel_size}`. A row of the output has one position more than that."
+_ONE_LESS = "You divide by `width - {kernel_size}`. A row of the output has one more position."
 _HEIGHT = "You divide by the output's height. Positions count along its rows: divide by its width."
 _FLIPPED = "Your windows are flipped, as in mathematical convolution. Tap (0, 0) is the upper left pixel."
 
@@ -32,18 +32,18 @@ def _windows(image, kernel_size):
 
 
 def _as_columns(windows, order=(0, 3, 4, 1, 2)):
-    """Return windows as a matrix, its first three axes down and the others across."""
+    """Return windows as a matrix: the first three axes of `order` down, the others across."""
     turned = windows.transpose(order)
     return turned.reshape(np.prod(turned.shape[:3]), -1)
 
 
 def columns_of(image, kernel_size):
-    """Return im2col's matrix: a column for each position, channel and tap from top to bottom."""
+    """Return im2col's matrix: one column per position, with channels and taps from top to bottom."""
     return _as_columns(_windows(image, kernel_size))
 
 
 def _divided_by(width_of):
-    """Return a function that finds row and column of a position as if the output had another width."""
+    """Return a mistake's function: it uses a wrong output width to find a position's row and column."""
 
     def columns(image, kernel_size):
         height, width = image.shape[1:]
@@ -139,16 +139,16 @@ im2col_kernel = KernelExercise(
 )
 
 
-# --- Tiles of a matrix that is not there -------------------------------------------------------------------
+# --- Implicit matrix product -------------------------------------------------------------------------------
 
 
 def _multiplied(multiply, columns=columns_of):
-    """Return a function that multiplies weights by the columns of an image, either in some wrong way."""
+    """Return a mistake's function: it multiplies weights by columns; one of the two is wrong."""
     return lambda weight, image, kernel_size: multiply(weight, columns(image, kernel_size))
 
 
 def _copied_by_threads_with_results(weight, columns):
-    """Multiply, with zeros for the pixels that a thread without a result would have copied."""
+    """Multiply, with zeros instead of the pixels that threads without a result should copy."""
     first = np.arange(len(weight))[:, None] // TILE * TILE
     copied = first + np.arange(weight.shape[1]) % TILE < len(weight)
     return product(weight * copied, columns)
@@ -159,7 +159,7 @@ def _with_the_first_tile_of_columns(weight, columns):
 
 
 def _with_the_row_of_x(weight, columns):
-    """Multiply, with each step's pixel in the row that the thread's `x` names; zeros past the last."""
+    """Multiply, with each step's pixels from the row of the thread's `x`; zeros past the last row."""
     rows, positions = np.indices(columns.shape)
     rows = rows // TILE * TILE + positions % TILE
     taken = columns[np.minimum(rows, len(columns) - 1), positions]
@@ -187,7 +187,7 @@ def _layers(rng):
 
 
 def _reads_for_the_tiles(attempt):
-    """Demand that a thread reads one number of either array in each step, and all else from the tiles."""
+    """Demand that a thread reads one number per array and step, and all else from the tiles."""
     case = list(_layers(np.random.default_rng(0)))[-1]
     trace = examine(attempt, case).report.trace
     steps = device.blocks(case.args[0].shape[1], TILE)
@@ -197,7 +197,7 @@ def _reads_for_the_tiles(attempt):
         if most > steps:
             raise Wrong(
                 "not from the tile",
-                f"The numbers are right, but a thread reads `{name}` {most / steps:.3g} times in a step. Let "
+                f"The numbers are right, but a thread reads `{name}` {most / steps:.3g} times per step. Let "
                 "it copy one number into the tile, and read the tile in the loop over `k`.",
             )
 
@@ -212,7 +212,7 @@ conv_implicit_kernel = KernelExercise(
     properties=(uses("shared"), _reads_for_the_tiles),
     mistakes={
         "tail not zeroed": (
-            "Past the end of the matrix your tile keeps old numbers. Write a zero there.",
+            "Past the end of the matrix, your tile keeps old numbers. Write zeros there.",
             _multiplied(with_stale_tail),
             ("c_tile[y, x] = float32(0)", ""),
         ),
@@ -223,13 +223,14 @@ conv_implicit_kernel = KernelExercise(
             ("< out.shape[1]:\n    channel", "< out.shape[1] and oc < out.shape[0]:\n    channel"),
         ),
         "first tile only": (
-            "Every step copies the pixels of the first one. Which row of the matrix is row `y` of this tile?",
+            "Every step copies the pixels of the first step. Which row of the matrix is row `y` of this "
+            "tile?",
             _multiplied(_with_the_first_tile_of_columns),
             [("if start + y <", "if y <"), ("(start + y)", "y", 2)],
         ),
         "tile turned": (
-            "You exchange the two indices of the tile, where it is filled or where it is read. Its first "
-            "index counts along the sum.",
+            "You exchange the two indices of the tile, when you fill it or when you read it. Its first index "
+            "runs along the sum.",
             _multiplied(with_turned_tiles),
             ("c_tile[k, x]", "c_tile[x, k]"),
             ("c_tile[y, x]", "c_tile[x, y]", 2),
@@ -273,7 +274,7 @@ conv_implicit_kernel = KernelExercise(
             ("image.shape[2] - kernel_size + 1", "image.shape[1] - kernel_size + 1"),
         ),
         "tap left out": (
-            "All pixels of a window are its first one: add the tap to the position.",
+            "You use a window's first pixel for all its taps: add the tap to the position.",
             _multiplied(product, _of_the_first_tap),
             [(" + tap // kernel_size", ""), (" + tap % kernel_size", "")],
         ),

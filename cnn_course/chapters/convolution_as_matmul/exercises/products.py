@@ -1,4 +1,4 @@
-"""Products without tiles, of wide loads and of parts of sums: exercises of notebook 14."""
+"""Products with wide loads, and with split sums: exercises of notebook 14."""
 
 import numpy as np
 
@@ -13,14 +13,14 @@ from gpuless.access import READ
 
 
 def _flat(multiply):
-    """Return a function of `a`, a flat `b` and its width that returns a flat product, right or not."""
+    """Return `multiply` as a function of `a`, a flat `b` and its width, with a flat result."""
     return lambda a, b, n: multiply(
         np.asarray(a, np.float64), np.asarray(b, np.float64).reshape(-1, n)
     ).ravel()
 
 
 def _regrouped(order):
-    """Multiply, with the four results of each group in another order."""
+    """Return a mistake's function: the four results of each group are in another order."""
     return lambda a, b: (a @ b).reshape(len(a), -1, 4)[:, :, order]
 
 
@@ -52,7 +52,7 @@ def _large_flat_products(rng):
 
 
 def _loads_four_numbers(attempt):
-    """Demand that a thread reads four numbers of `b` for each step of its sums."""
+    """Demand that a thread reads four numbers of `b` per step of its sums."""
     case = next(_flat_products(np.random.default_rng(0)))
     trace = examine(attempt, case).report.trace
     k = case.args[0].shape[1]
@@ -61,8 +61,8 @@ def _loads_four_numbers(attempt):
     if most > 4 * k:
         raise Wrong(
             "loaded again",
-            f"The numbers are right, but a thread reads {most / k:.3g} numbers of `b` for each step of its "
-            "sums. It needs four: call `load4` once, and give its four numbers names.",
+            f"The numbers are right, but a thread reads {most / k:.3g} numbers of `b` per step of its sums. "
+            "It needs only four: call `load4` once, and name its four numbers.",
         )
 
 
@@ -90,7 +90,7 @@ matmul_1x4_kernel = KernelExercise(
             ("k * n + column", "k * n"),
         ),
         "results repeated": (
-            "The four results of a thread are the same. Each of them needs its own number of `{b}`.",
+            "The four results of a thread are the same. Each needs its own number of `{b}`.",
             _flat(_regrouped([0, 0, 0, 0])),
             [("left * b1", "left * b0"), ("left * b2", "left * b0"), ("left * b3", "left * b0")],
         ),
@@ -100,7 +100,7 @@ matmul_1x4_kernel = KernelExercise(
             ("t0, t1, t2, t3)", "t3, t2, t1, t0)"),
         ),
         "last step only": (
-            "Only the last product of each sum is left: add to the four sums, from zero on.",
+            "Each sum has only its last product: start the four sums at zero, and add to them.",
             _flat(lambda a, b: a[:, -1:] * b[-1:]),
             [
                 (
@@ -117,7 +117,7 @@ matmul_1x4_kernel = KernelExercise(
 
 
 def _in_parts(bounds):
-    """Return a function that adds up products `bounds(part, depth, length)` of each sum, in float64."""
+    """Return a function that adds up the products in `bounds(part, depth, length)`, in float64."""
 
     def function(a, b, depth):
         length = a.shape[1]
@@ -138,7 +138,7 @@ def _split_products(rng):
         ((4, 2, 1), (3, 1, 5, 3)),
         ((4, 2, 1), (1, 7, 2, 2)),
         ((2, 2, 3), (4, 6, 3, 3)),
-        ((4, 1, 2), (5, 9, 6, 4)),  # parts as equal as may be would be of 3
+        ((4, 1, 2), (5, 9, 6, 4)),  # equal parts would have a depth of 3
         ((8, 2, 4), (3, 9, 7, 2)),
     ]:
         parts = -(-k // depth)
@@ -155,7 +155,7 @@ split_kernel = KernelExercise(
     properties=(at_most(1, lambda rng: next(_split_products(rng))),),
     mistakes={
         "whole sum in each part": (
-            "Every part sums all products. Part `part` has `{depth}` of them, from `part * {depth}` on.",
+            "Every part sums all products. Part `part` sums `{depth}` of them, from `part * {depth}` on.",
             _in_parts(lambda part, depth, length: (0, length)),
             ("range(first, last)", "range(a.shape[1])"),
         ),
@@ -165,12 +165,12 @@ split_kernel = KernelExercise(
             ("first = part * depth", "first = 0"),
         ),
         "from the beginning": (
-            "Each part begins with the first product. Begin where the part before ends.",
+            "Each part begins with the first product. Begin where the previous part ends.",
             _in_parts(lambda part, depth, length: (0, (part + 1) * depth)),
             ("range(first, last)", "range(last)"),
         ),
         "to the end": (
-            "Each part goes on to the end of the sum. End it where the next part begins.",
+            "Each part runs to the end of the sum. End it where the next part begins.",
             _in_parts(lambda part, depth, length: (part * depth, length)),
             ("range(first, last)", "range(first, a.shape[1])"),
         ),
@@ -180,7 +180,7 @@ split_kernel = KernelExercise(
             ("range(first, last)", "range(first, last - 1)"),
         ),
         "every so many": (
-            "Your parts take turns: part `i` has products `i`, `i + parts`, and so on. Their sum is right, "
+            "Your parts alternate: part `i` has products `i`, `i + parts`, and so on. Their sum is right, "
             "but a tile holds neighbours. Give each part `{depth}` neighbouring products.",
             _in_parts(lambda part, depth, length: (part, length, -(-length // depth))),
             ("range(first, last)", "range(part, a.shape[1], parts.shape[0])"),

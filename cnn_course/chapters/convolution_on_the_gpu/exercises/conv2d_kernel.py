@@ -32,7 +32,7 @@ def _full(x, weight, bias, stride_h, stride_w, padding_h, padding_w):
 
 
 def _bias_in_products(before):
-    """Return a mistake's function: the bias is added with each product, and so often before them."""
+    """Return a mistake's function: the bias is added with each product, and `before` times before them."""
 
     def convolve(x, weight, bias, *steps):
         products = _full(np.ones_like(x), np.ones_like(weight), 0 * bias, *steps)
@@ -46,7 +46,7 @@ def _right_place(o, k, stride, padding):
 
 
 def _windows(at=_right_place, outside=0, order=(0, 1, 2, 3)):
-    """Return a mistake's function: convolution with windows at other `places`; see `looked_up`."""
+    """Return a mistake's function: convolution with windows at wrong `places`; see `looked_up`."""
 
     def convolve(x, weight, bias, *steps):
         out_shape = _full(x, weight, bias, *steps).shape
@@ -67,7 +67,7 @@ def _drop_windows(x, weight, bias, *steps):
     return np.where(np.isnan(result), bias[:, None, None], result)
 
 
-# In the solution: the pixel that a weight meets.
+# The pixel that a weight meets, in the solution.
 _ROW, _COLUMN = "oh * stride_h + kh - padding_h", "ow * stride_w + kw - padding_w"
 
 conv2d_kernel = KernelExercise(
@@ -78,7 +78,7 @@ conv2d_kernel = KernelExercise(
     once=True,
     mistakes={
         "stride ignored": (
-            "Your window moves on by one pixel whatever the stride: output `oh` begins at `oh * {stride_h}`.",
+            "Your window moves by one pixel, whatever the stride: output `oh` begins at `oh * {stride_h}`.",
             _windows(lambda o, k, stride, padding: o + k - padding),
             [("oh * stride_h", "oh"), ("ow * stride_w", "ow")],
         ),
@@ -93,7 +93,7 @@ conv2d_kernel = KernelExercise(
             [("- padding_h", "+ padding_h"), ("- padding_w", "+ padding_w")],
         ),
         "padding times stride": (
-            "You multiply the padding by the stride too. It counts pixels: subtract it afterwards.",
+            "You multiply the padding by the stride too. Padding is in pixels: subtract it afterwards.",
             _windows(lambda o, k, stride, padding: (o - padding) * stride + k),
             [(_ROW, "(oh - padding_h) * stride_h + kh"), (_COLUMN, "(ow - padding_w) * stride_w + kw")],
         ),
@@ -103,8 +103,8 @@ conv2d_kernel = KernelExercise(
             [("oh * stride_h + kh", "oh + kh * stride_h"), ("ow * stride_w + kw", "ow + kw * stride_w")],
         ),
         "all times stride": (
-            "You multiply by the stride when weight and padding are already in the sum: output `oh` begins "
-            "at `oh * {stride_h}`, and from there each weight is one pixel further.",
+            "You multiply by the stride after adding weight and padding: output `oh` begins at `oh * "
+            "{stride_h}`, and from there each weight is one pixel further.",
             _windows(lambda o, k, stride, padding: (o + k - padding) * stride),
             [(_ROW, "(oh + kh - padding_h) * stride_h"), (_COLUMN, "(ow + kw - padding_w) * stride_w")],
         ),
@@ -114,7 +114,7 @@ conv2d_kernel = KernelExercise(
             [("0 <= h", "0 < h"), ("0 <= w", "0 < w")],
         ),
         "edge repeated": (
-            "Outside of the image you take the nearest pixel; there it counts as zero.",
+            "Outside the image you take the nearest pixel. Use zero there.",
             _windows(outside="edge"),
             [
                 (_ROW, f"min(max({_ROW}, 0), x.shape[2] - 1)"),
@@ -122,7 +122,7 @@ conv2d_kernel = KernelExercise(
             ],
         ),
         "windows dropped": (
-            "You drop windows that hang over the edge. Leave out only the pixels outside the image.",
+            "You drop windows that overhang the edge. Leave out only the pixels outside the image.",
             _drop_windows,
             (
                 "0 <= h < x.shape[2] and 0 <= w < x.shape[3]",
@@ -130,7 +130,7 @@ conv2d_kernel = KernelExercise(
             ),
         ),
         "h and w exchanged": (
-            "Rows and columns are exchanged: `{stride_h}` and `{padding_h}` are those of the rows.",
+            "Rows and columns are exchanged: `{stride_h}` and `{padding_h}` are for rows.",
             _windows(order=(1, 0, 3, 2)),
             [(_ROW, "oh * stride_w + kh - padding_w"), (_COLUMN, "ow * stride_h + kw - padding_h")],
         ),
@@ -145,7 +145,7 @@ conv2d_kernel = KernelExercise(
             [("oh * stride_h", "oh * stride_w"), ("ow * stride_w", "ow * stride_h")],
         ),
         "one stride for both": (
-            "You use one stride for both axes: `{stride_h}` is that of rows, `{stride_w}` that of columns.",
+            "You use one stride for both axes: `{stride_h}` is for rows, `{stride_w}` for columns.",
             _windows(order=(0, 0, 2, 3)),
             _windows(order=(1, 1, 2, 3)),
             ("ow * stride_w", "ow * stride_h"),
@@ -157,7 +157,7 @@ conv2d_kernel = KernelExercise(
             ("kh - padding_h", "kh - padding_w"),
         ),
         "wraps round": (
-            "Outside of the image you take the pixels of its other end; there it counts as zero.",
+            "Outside the image you take pixels from its other end. Use zero there.",
             _windows(outside="wrap"),
             [
                 ("if 0 <= h < x.shape[2] and 0 <= w < x.shape[3]:", "if True:"),

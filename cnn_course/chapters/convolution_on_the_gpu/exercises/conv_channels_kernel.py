@@ -47,7 +47,7 @@ conv_channels_kernel = KernelExercise(
             ("bias[oc]", "float32(0)"),
         ),
         "bias added too often": (
-            "The bias is added once for every input channel; each output gets it once.",
+            "You add the bias once per input channel. Each output needs it once.",
             lambda x, weight, bias: _conv(x, weight, len(x) * bias),
             [("bias[oc]", "float32(0)"), ("range(x.shape[0]):", "range(x.shape[0]):\n    total += bias[oc]")],
         ),
@@ -59,7 +59,7 @@ conv_channels_kernel = KernelExercise(
             ("* x[ic, oh + kh, ow + kw]", "* x[ic, oh + kh, ow + kw] + bias[oc]"),
         ),
         "one bias for all": (
-            "All your output channels get the bias of channel 0: it is `{bias}[oc]`.",
+            "All your output channels get the bias of channel 0: use `{bias}[oc]`.",
             lambda x, weight, bias: _conv(x, weight, np.full_like(bias, bias[0])),
             ("bias[oc]", "bias[0]"),
         ),
@@ -74,7 +74,7 @@ conv_channels_kernel = KernelExercise(
             ("range(x.shape[0])", "range(1)"),
         ),
         "last input channel only": (
-            "Only the last input channel counts: is the sum set back to zero for each of them?",
+            "Only the last input channel counts: do you reset the sum to zero for each channel?",
             _one_input_channel(-1),
             ("for ic in range(x.shape[0]):", "for ic in range(x.shape[0]):\n    total = bias[oc]"),
         ),

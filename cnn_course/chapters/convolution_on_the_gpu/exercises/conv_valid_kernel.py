@@ -52,23 +52,24 @@ conv_valid_kernel = KernelExercise(
             ("weight[i, j]", "weight[weight.shape[0] - 1 - i, weight.shape[1] - 1 - j]"),
         ),
         "last product only": (
-            "Each output is its last product: is it `=` for `+=`, or a sum set back to zero?",
+            "Each output is its last product: do you use `=` instead of `+=`, or reset the sum to zero?",
             _last_product,
             ("total +=", "total ="),
             ("total +=", "total = float32(0) +"),
         ),
         "last row only": (
-            "Only the last row of the weights counts: do you set the sum back to zero for each row?",
+            "Only the last row of the weights counts: do you reset the sum to zero for each row?",
             _last_row,
             ("for i in range(weight.shape[0]):", "for i in range(weight.shape[0]):\n    total = float32(0)"),
         ),
         "window does not slide": (
-            "All outputs are the first one: the thread's row and column must take part in the image's index.",
+            "All outputs equal the first one: use the thread's row and column in the image's index.",
             lambda image, weight: np.full_like(conv_cpu(image, weight), conv_cpu(image, weight)[0, 0]),
             ("image[row + i, column + j]", "image[i, j]"),
         ),
         "one pixel only": (
-            "All weights meet one pixel. Weight `[i, j]` meets that `i` rows below and `j` columns right.",
+            "All weights meet the same pixel. Weight `[i, j]` meets the pixel `i` rows below and `j` columns "
+            "right.",
             lambda image, weight: (
                 weight.sum() * image[: 1 - weight.shape[0] or None, : 1 - weight.shape[1] or None]
             ),
@@ -80,7 +81,7 @@ conv_valid_kernel = KernelExercise(
             [("(weight.shape[0])", "(weight.shape[0] - 1)"), ("(weight.shape[1])", "(weight.shape[1] - 1)")],
         ),
         "averaged": (
-            "You divide by the number of weights; here the products are summed.",
+            "You divide by the number of weights. Just sum the products here.",
             lambda image, weight: conv_cpu(image, weight) / weight.size,
             ("out[row, column] = total", "out[row, column] = total / float32(weight.size)"),
         ),

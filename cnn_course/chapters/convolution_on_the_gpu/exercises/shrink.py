@@ -1,4 +1,4 @@
-"""The open exercise of part I: a batch of images, blurred and halved by a program of the reader's own."""
+"""The open exercise of part I: the reader's program blurs and halves a batch of images."""
 
 import numpy as np
 
@@ -11,17 +11,17 @@ _BLUR, _ALONE = (1, 2, 1), (0, 4, 0)
 
 
 def shrunk(images, outside="edge", across=_BLUR, down=_BLUR, start=-1, step=2):
-    """Return images blurred and halved; the arguments after the first are there to make it go wrong.
+    """Return images blurred and halved; the other arguments make the result wrong.
 
     Parameters
     ----------
     images : ndarray, shape (N, H, W)
     outside : {"edge", "wrap", "mirror"} or float
-        What stands in for a pixel beyond the edge.
+        The replacement for a pixel beyond the edge.
     across, down : tuple of float
         Weights within a row and within a column, in quarters.
     start, step : int
-        Where the first window begins, and how far it is to the next.
+        Where the first window begins, and the distance to the next.
     """
     sizes = images.shape[1:]
     outer, inner = [-(-size // step) for size in sizes], (len(down), len(across))
@@ -65,14 +65,14 @@ def _large_batches(rng):
     return [(normal(rng, shape),) for shape in [(1000, 28, 28), (70_000, 3, 2), (2, 301, 517)]]
 
 
-# In the solution: the row and the column that a weight meets, and the weight.
+# The row and the column that a weight meets, and the weight, in the solution.
 _ROW, _COLUMN = "2 * row + dy", "2 * column + dx"
 _Y, _X = f"min(max({_ROW}, 0), images.shape[1] - 1)", f"min(max({_COLUMN}, 0), images.shape[2] - 1)"
 _WEIGHT = "(2 - abs(dy)) * (2 - abs(dx))"
 
 
 def _elsewhere(row, column):
-    """Return the slip that takes other pixels at the edge; `{}` is where a place may be outside."""
+    """Return the slip that takes other pixels at the edge; `{}` stands for a place that may be outside."""
     return [(_Y, row.format(_ROW)), (_X, column.format(_COLUMN))]
 
 
@@ -84,7 +84,7 @@ shrink = ProgramExercise(
     dtype=np.float32,
     mistakes={
         "zero outside": (
-            "Outside of the image you take 0, which darkens the border. Where a neighbour is missing, take "
+            "Outside the image you take 0, which darkens the border. Where a neighbour is missing, take "
             "the pixel itself.",
             lambda images: shrunk(images, outside=0),
             [
@@ -96,7 +96,7 @@ shrink = ProgramExercise(
             ],
         ),
         "wraps round": (
-            "Outside of the image you take pixels of its other end. Where a neighbour is missing, take the "
+            "Outside the image you take pixels from its other end. Where a neighbour is missing, take the "
             "pixel itself.",
             lambda images: shrunk(images, outside="wrap"),
             _elsewhere("({}) % images.shape[1]", "({}) % images.shape[2]"),
@@ -110,8 +110,8 @@ shrink = ProgramExercise(
             ),
         ),
         "not blurred": (
-            "You keep every other pixel as it is. Blur first: a pixel counts half, its two neighbours a "
-            "quarter each, in both directions.",
+            "You keep every other pixel without blurring. Blur first: the weight of a pixel is a half, of "
+            "each neighbour a quarter, in both directions.",
             lambda images: images[:, ::2, ::2],
             (_WEIGHT, "16 if dy == dx == 0 else 0"),
         ),
@@ -132,7 +132,7 @@ shrink = ProgramExercise(
             (_WEIGHT, "2 * ((2 - abs(dx)) * (dy == 0) + (2 - abs(dy)) * (dx == 0))"),
         ),
         "all alike": (
-            "You take the mean of nine pixels. They do not count alike: in each direction the middle one "
+            "You take the mean of nine pixels. Their weights differ: in each direction the middle pixel "
             "counts twice as much as its neighbours.",
             lambda images: shrunk(images, across=(4 / 3,) * 3, down=(4 / 3,) * 3),
             [(_WEIGHT, "1"), ("float32(16)", "float32(9)")],
@@ -143,7 +143,7 @@ shrink = ProgramExercise(
             [("range(-1, 2)", "range(2)", 2), (_WEIGHT, "1"), ("float32(16)", "float32(4)")],
         ),
         "not divided": (
-            "Your result is too bright: a half and two quarters make 1. Ones must stay ones.",
+            "Your result is too bright: a half and two quarters add up to 1. Ones must stay ones.",
             lambda images: 16 * shrunk(images),
             lambda images: 4 * shrunk(images),
             ("total / float32(16)", "total"),
@@ -171,7 +171,7 @@ shrink = ProgramExercise(
             ("(height + 1) // 2, (width + 1) // 2", "height // 2, width // 2"),
         ),
         "first image for all": (
-            "All of your results come from the first image of the batch.",
+            "All your results come from the first image of the batch.",
             lambda images: shrunk(np.broadcast_to(images[:1], images.shape)),
             ("images[n, y, x]", "images[0, y, x]"),
         ),

@@ -11,7 +11,7 @@ def _folded(
     weight=lambda w, f: w * f[:, None, None, None],
     bias=lambda b, m, f, s: (b - m) * f + s,
 ):
-    """Return a folding of a batch norm into a convolution, in one point not as it should be."""
+    """Return a folding of a batch norm into a convolution, with one mistake."""
 
     def fold(conv_weight, conv_bias, scale, shift, mean, var, eps):
         f = factor(scale, root(var, eps))
@@ -25,7 +25,7 @@ def _exchanged(conv_weight, conv_bias, scale, shift, mean, var, eps):
 
 
 def _mean_from_the_weight(bias):
-    """Return a folding that takes the mean from the weight, and does this to the bias."""
+    """Return a folding that subtracts the mean from the weight, with `bias` computing the bias."""
 
     def fold(conv_weight, conv_bias, scale, shift, mean, var, eps):
         f = scale / np.sqrt(var + eps)
@@ -75,12 +75,12 @@ fold_batch_norm = Exercise(
             ("factor[:, None, None, None]", "factor"),
         ),
         "eps forgotten": (
-            "You leave `{eps}` out. It is small, and not nothing: the network was trained with it.",
+            "You leave out `{eps}`. It's small, but not zero: the network was trained with it.",
             _folded(root=lambda var, eps: np.sqrt(var)),
             (_ROOT, "np.sqrt(var)"),
         ),
         "eps beside the root": (
-            "`{eps}` is added to the variance, below the root.",
+            "Add `{eps}` to the variance, under the root.",
             _folded(root=lambda var, eps: np.sqrt(var) + eps),
             (_ROOT, "(np.sqrt(var) + eps)"),
         ),
@@ -90,17 +90,17 @@ fold_batch_norm = Exercise(
             (_ROOT, "(var + eps)"),
         ),
         "scale forgotten": (
-            "You normalise, and forget the learned `{scale}` that follows.",
+            "You normalise, but forget the learned `{scale}` that follows.",
             _folded(factor=lambda scale, root: 1 / root),
             ("scale / np", "1 / np"),
         ),
         "mean forgotten": (
-            "The running mean is nowhere: take it from the bias, before that is scaled.",
+            "The running mean is missing: subtract it from the bias, before you scale.",
             _folded(bias=lambda b, m, f, s: b * f + s),
             ("(conv_bias - mean) * factor", "conv_bias * factor"),
         ),
         "mean added": (
-            "You add the running mean. It is taken away.",
+            "You add the running mean. Subtract it.",
             _folded(bias=lambda b, m, f, s: (b + m) * f + s),
             ("conv_bias - mean", "conv_bias + mean"),
         ),
@@ -110,12 +110,13 @@ fold_batch_norm = Exercise(
             ("(conv_bias - mean) * factor", "conv_bias * factor - mean"),
         ),
         "bias not scaled": (
-            "The convolution's bias passes through the batch norm as well: it is scaled like the weight.",
+            "The convolution's bias passes through the batch norm as well: scale it like the weight.",
             _folded(bias=lambda b, m, f, s: b - m * f + s),
             ("(conv_bias - mean) * factor", "conv_bias - mean * factor"),
         ),
         "bias dropped": (
-            "You drop the convolution's bias. Many leave it out before a batch norm; this one has it.",
+            "You drop the convolution's bias. Many networks have none before a batch norm, but this one "
+            "does.",
             _folded(bias=lambda b, m, f, s: s - m * f),
             ("(conv_bias - mean)", "(-mean)"),
         ),
@@ -125,27 +126,27 @@ fold_batch_norm = Exercise(
             ("* factor + shift", "* factor"),
         ),
         "shift subtracted": (
-            "You subtract `{shift}`. It is added.",
+            "You subtract `{shift}`. Add it.",
             _folded(bias=lambda b, m, f, s: (b - m) * f - s),
             ("* factor + shift", "* factor - shift"),
         ),
         "bias taken from the mean": (
-            "You subtract the bias from the mean. It is the other way round: bias minus mean.",
+            "You subtract the bias from the mean. It's the other way round: bias minus mean.",
             _folded(bias=lambda b, m, f, s: (m - b) * f + s),
             ("conv_bias - mean", "mean - conv_bias"),
         ),
         "bias divided by the factor": (
-            "You divide the bias by the factor that multiplies the weight. It is multiplied, too.",
+            "You divide the bias by the factor that multiplies the weight. Multiply the bias, too.",
             _folded(bias=lambda b, m, f, s: (b - m) / f + s),
             ("(conv_bias - mean) * factor", "(conv_bias - mean) / factor"),
         ),
         "shift scaled": (
-            "You multiply `{shift}` by the factor as well. It is added at the end, as it is.",
+            "You multiply `{shift}` by the factor as well. Add it unchanged, at the end.",
             _folded(bias=lambda b, m, f, s: (b - m + s) * f),
             ("mean) * factor + shift", "mean + shift) * factor"),
         ),
         "scale and shift exchanged": (
-            "`{scale}` and `{shift}` have changed places: `{scale}` multiplies, `{shift}` is added.",
+            "You've exchanged `{scale}` and `{shift}`: multiply by `{scale}`, add `{shift}`.",
             _exchanged,
             [("factor = scale /", "factor = shift /"), ("factor + shift", "factor + scale")],
         ),
@@ -164,12 +165,12 @@ fold_batch_norm = Exercise(
             ("scale / np", "scale * np"),
         ),
         "bias without scale": (
-            "Multiply the new bias by `{scale}`, too: it takes the whole factor, like the weight.",
+            "Multiply the new bias by `{scale}`, too: it needs the whole factor, like the weight.",
             _bias_without_scale,
             ("(conv_bias - mean) * factor", "(conv_bias - mean) / np.sqrt(var + eps)"),
         ),
         "weight not scaled": (
-            "The weight is as it was. Each of its filters is multiplied by its factor.",
+            "The weight is unchanged. Multiply each of its filters by its factor.",
             _folded(weight=lambda w, f: w),
             ("conv_weight * factor[:, None, None, None]", "conv_weight"),
         ),

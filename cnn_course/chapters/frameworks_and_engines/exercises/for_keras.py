@@ -6,7 +6,7 @@ from cnn_course.engine.checks.exercise import Exercise
 
 
 def _converted(kernel=(2, 3, 1, 0), features=(2, 3, 1, 0), flip=False):
-    """Return a conversion of both weights that turns the axes in these orders."""
+    """Return a conversion that puts the axes of both weights into these orders."""
 
     def convert(conv_weight, dense_weight, shape):
         turned = conv_weight.transpose(kernel)
@@ -17,7 +17,7 @@ def _converted(kernel=(2, 3, 1, 0), features=(2, 3, 1, 0), flip=False):
 
 
 def _with_dense(dense):
-    """Return a conversion that is right for the convolution, and does this to the dense layer."""
+    """Return a conversion that is right for the convolution, with `dense` converting the dense layer."""
     return lambda conv_weight, dense_weight, shape: (
         conv_weight.transpose(2, 3, 1, 0),
         dense(dense_weight, shape),
@@ -31,7 +31,7 @@ def _reshaped(conv_weight, dense_weight, shape):
 
 
 def _apart(weight, channels, height, width):
-    """Return a dense weight turned for Keras, as if its features had these sizes."""
+    """Return a dense weight converted for Keras, as if its features had these sizes."""
     features = weight.reshape(-1, channels, height, width).transpose(2, 3, 1, 0)
     return features.reshape(-1, len(weight))
 
@@ -55,8 +55,8 @@ for_keras = Exercise(
     cases=_weights,
     mistakes={
         "reshaped": (
-            "You reshape the convolution's weight: that gives the numbers another shape, and leaves them in "
-            "the order in which they were. Its axes have to change places: `transpose`.",
+            "You reshape the convolution's weight: that changes the shape but keeps the numbers in their old "
+            "order. Reorder its axes: `transpose`.",
             _reshaped,
             (
                 "kernel = conv_weight.transpose(2, 3, 1, 0)",
@@ -69,23 +69,24 @@ for_keras = Exercise(
             ("kernel = conv_weight.transpose(2, 3, 1, 0)", "kernel = conv_weight.transpose(2, 3, 0, 1)"),
         ),
         "rows and columns exchanged": (
-            "You turn each filter on its side: rows stay before columns, in both layouts.",
+            "You transpose each filter: rows come before columns in both layouts.",
             _converted(kernel=(3, 2, 1, 0)),
             ("kernel = conv_weight.transpose(2, 3, 1, 0)", "kernel = conv_weight.T"),
         ),
         "flipped": (
-            "You flip the filters. Keras correlates, as we do: only the axes change places.",
+            "You flip the filters. Keras correlates, as we do: only reorder the axes.",
             _converted(flip=True),
             ("return kernel, features", "return kernel[::-1, ::-1], features"),
         ),
         "features in our order": (
-            "The dense weight is turned, but its rows still stand in our order of features, channel by "
-            "channel. Keras flattens pixel by pixel, and all channels of a pixel follow one another.",
+            "The dense weight is transposed, but its rows are still in our order of features, channel by "
+            "channel. Keras flattens pixel by pixel, with all channels of a pixel side by side.",
             _with_dense(lambda weight, shape: weight.T),
             ("= dense_weight.reshape(-1, *shape).transpose(2, 3, 1, 0)", "= dense_weight.T"),
         ),
         "not turned": (
-            "The features are in order, but a dense weight of Keras has the shape (inputs, outputs).",
+            "The features are in the right order, but a dense weight in Keras has the shape (inputs, "
+            "outputs).",
             _with_dense(
                 lambda weight, shape: _converted(features=(0, 2, 3, 1))(
                     np.zeros((1, 1, 1, 1)), weight, shape
@@ -97,14 +98,14 @@ for_keras = Exercise(
             ],
         ),
         "shape in Keras's order": (
-            "`{shape}` is `(C, H, W)`, our order: take the dense weight's features apart in that order. "
-            "Then its axes change places.",
+            "`{shape}` is `(C, H, W)`, our order: reshape the dense weight's features to that order. Then "
+            "reorder the axes.",
             _with_dense(lambda weight, shape: _apart(weight, shape[2], shape[0], shape[1])),
             ("dense_weight.reshape(-1, *shape)", "dense_weight.reshape(-1, shape[2], *shape[:2])"),
         ),
         "outputs not turned": (
-            "The dense weight has its outputs first, `(outputs, C * H * W)`. You take them as the last axis: "
-            "`reshape` does not turn them. Transpose first, or reshape to `(-1, *shape)`.",
+            "The dense weight has its outputs first, `(outputs, C * H * W)`. You treat them as the last "
+            "axis, but `reshape` doesn't transpose. Transpose first, or reshape to `(-1, *shape)`.",
             _with_dense(
                 lambda weight, shape: (
                     weight.reshape(*shape, -1).transpose(1, 2, 0, 3).reshape(-1, len(weight))
@@ -121,7 +122,7 @@ for_keras = Exercise(
             ("*shape).transpose(2, 3, 1, 0)", "*shape).transpose(3, 2, 1, 0)"),
         ),
         "dense weight reshaped": (
-            "You reshape the dense weight: its numbers stay in the order in which they were. Turn it.",
+            "You reshape the dense weight: its numbers stay in the old order. Transpose it.",
             _with_dense(lambda weight, shape: weight.reshape(-1, len(weight))),
             ("features.reshape(", "dense_weight.reshape("),
         ),

@@ -36,7 +36,7 @@ def _dense(
     total=lambda x, w: x @ w.T,
     back=lambda total, x_scale, scales, bias: total * (x_scale * scales) + bias,
 ):
-    """Return a dense layer in 8 bits, in one point not as it should be."""
+    """Return a dense layer in 8 bits, with one mistake."""
 
     def int8_dense(x, weight, bias, x_scale):
         s = scales(weight)
@@ -64,10 +64,10 @@ def _in_8_bits(x, w):
 
 
 def _layers(rng):
-    """Draw dense layers whose rows differ in size, and inputs that now and then exceed the calibration."""
+    """Draw dense layers with small and large rows, and inputs that sometimes exceed the calibration."""
     for samples, inputs, outputs, limit in [
         (1, 2, 1, 3.0),
-        (2, 3, 3, 2.0),  # square: only so does a scale along the wrong axis give numbers and no error
+        (2, 3, 3, 2.0),  # square: a scale along the wrong axis then raises no error
         (3, 7, 4, 2.0),
         (5, 20, 6, 1.5),
         (2, 33, 5, 2.5),
@@ -85,12 +85,12 @@ int8_dense = Exercise(
     cases=_layers,
     mistakes={
         "one scale for all rows": (
-            "You use one scale for the whole weight. Give each row its own, or small rows lose their steps.",
+            "You use one scale for the whole weight. Give each row its own, or small rows lose precision.",
             _dense(scales=lambda weight: np.full(len(weight), abs(weight).max() / 127)),
             ("np.abs(weight).max(axis=1) / 127", "np.full(len(weight), np.abs(weight).max() / 127)"),
         ),
         "scale of the columns": (
-            "You take the largest of each column. Each row, one for an output, has a scale: `axis=1`.",
+            "You take the largest of each column. Each row (one per output) has a scale: `axis=1`.",
             _by_columns,
             [("max(axis=1)", "max(axis=0)"), ("scales[:, None]", "scales")],
         ),
@@ -105,7 +105,7 @@ int8_dense = Exercise(
             ("total * (x_scale", "total / (x_scale"),
         ),
         "multiplied by the scale": (
-            "You multiply by a scale to come to integers. A scale is the size of one step: divide by it.",
+            "You multiply by a scale to get integers. A scale is the size of one step: divide by it.",
             _dense(x8=_multiplied),
             _dense(w8=_multiplied),
             _dense(x8=_multiplied, w8=_multiplied),
@@ -121,7 +121,7 @@ int8_dense = Exercise(
             ),
         ),
         "128 steps": (
-            "You divide each row's largest by 128. int8 ends at 127: the largest of a row is to become 127.",
+            "You divide each row's largest by 128. int8 ends at 127: a row's largest must become 127.",
             _dense(scales=lambda weight: abs(weight).max(axis=1) / 128),
             ("axis=1) / 127", "axis=1) / 128"),
         ),
@@ -141,7 +141,7 @@ int8_dense = Exercise(
             ("np.clip(np.rint(x / x_scale), -127, 127).astype", "np.rint(x / x_scale).astype(int).astype"),
         ),
         "cut off": (
-            "`astype` cuts digits off, towards 0. Round to the nearest first: `np.rint`.",
+            "`astype` truncates towards 0. Round to the nearest first: `np.rint`.",
             _dense(x8=_cut, w8=_cut),
             _dense(x8=_cut),
             _dense(w8=_cut),
@@ -152,7 +152,7 @@ int8_dense = Exercise(
             ("np.rint(x / x_scale)", "x / x_scale"),
         ),
         "rounded to one side": (
-            "You round every number down, or every number up. Round to the *nearest*: `np.rint`.",
+            "You always round down, or always up. Round to the *nearest*: `np.rint`.",
             *(
                 _dense(**dict.fromkeys(which, rounding))
                 for rounding in (_down, _up)
@@ -166,7 +166,7 @@ int8_dense = Exercise(
             ],
         ),
         "negative inputs lost": (
-            "Your inputs are cut to 0 and above. They have a sign: clip to -127 .. 127, as int8.",
+            "You clip the inputs at 0. They have a sign: clip to -127 .. 127, as int8.",
             _dense(x8=lambda values, scale: np.clip(np.rint(values / scale), 0, 127)),
             ("np.rint(x / x_scale), -127", "np.rint(x / x_scale), 0"),
         ),
@@ -181,7 +181,7 @@ int8_dense = Exercise(
             ("weight / scales[:, None]", "weight / x_scale"),
         ),
         "sums in 16 bits": (
-            "Your sums overflow: a sum of products of 127 and 127 soon exceeds int16. Add in int32.",
+            "Your sums overflow: a sum of products of 127 and 127 quickly exceeds int16. Add in int32.",
             _dense(total=lambda x, w: x.astype(np.int16) @ w.astype(np.int16).T),
             (".astype(np.int32)", ".astype(np.int16)", 2),
         ),
@@ -221,7 +221,7 @@ int8_dense = Exercise(
             ],
         ),
         "weights not rounded": (
-            "The weights are scaled, and not rounded: round and clip them like the inputs.",
+            "The weights are scaled but not rounded: round and clip them like the inputs.",
             _dense(w8=lambda weight, scale: weight / scale),
             [
                 (
@@ -237,7 +237,7 @@ int8_dense = Exercise(
             ("total * (x_scale * scales) + bias", "x @ weight.T + bias"),
         ),
         "range of the batch": (
-            "You take the inputs' scale from this batch. It was calibrated: use `{x_scale}`, and clip.",
+            "You take the inputs' scale from this batch. Use the calibrated `{x_scale}`, and clip.",
             lambda x, weight, bias, x_scale: _dense()(x, weight, bias, abs(x).max() / 127),
             ("scales = np.abs(weight)", "x_scale = np.abs(x).max() / 127\nscales = np.abs(weight)"),
         ),

@@ -1,4 +1,4 @@
-"""`traffic`: the bytes of fused kernels."""
+"""`traffic`: the memory traffic of fused kernels."""
 
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ def _counted(
     keep=lambda made, others, results: made & (others | results),
     size=lambda sizes, name: sizes[name],
 ):
-    """Return a count of the bytes of kernels, in one point not as it should be."""
+    """Return a count of the bytes of kernels, with one mistake."""
 
     def traffic(kernels, sizes, results):
         total = 0
@@ -28,7 +28,7 @@ def _counted(
 
 
 def _loads_inner_arrays(kernels, sizes, results):
-    """Return the bytes where the names of all that is loaded or stored are one set."""
+    """Return the bytes if loaded and stored arrays are counted as one set of names."""
     total = 0
     for kernel in kernels:
         made = {output for output, _ in kernel}
@@ -39,7 +39,7 @@ def _loads_inner_arrays(kernels, sizes, results):
 
 
 def _next_only(kernels, sizes, results):
-    """Return the bytes where an array is stored only if the next kernel loads it, or if it is a result."""
+    """Return the bytes if an array is stored only for the next kernel, or as a result."""
     total = 0
     for place, kernel in enumerate(kernels):
         made = {output for output, _ in kernel}
@@ -50,7 +50,7 @@ def _next_only(kernels, sizes, results):
 
 
 def _last_outputs(kernels, sizes, results):
-    """Return the bytes where a kernel stores what its last operation makes, and nothing else."""
+    """Return the bytes if a kernel stores only the output of its last operation."""
     total = 0
     for kernel in kernels:
         made = {output for output, _ in kernel}
@@ -60,7 +60,7 @@ def _last_outputs(kernels, sizes, results):
 
 
 def _once_in_all(kernels, sizes, results):
-    """Return the bytes of the arrays that are moved at all."""
+    """Return the bytes if each array that is moved counts once."""
     moved = set()
     for kernel in kernels:
         made = {output for output, _ in kernel}
@@ -90,26 +90,27 @@ traffic = Exercise(
     cases=_plans,
     mistakes={
         "inner arrays written": (
-            "You store all that a kernel makes. An array that only this kernel uses stays in registers.",
+            "You store everything that a kernel computes. An array that only this kernel uses stays in "
+            "registers.",
             _counted(keep=lambda made, others, results: made),
             ("(made & (others | set(results)))", "made"),
         ),
         "inner arrays read": (
-            "You count an array that a kernel makes and uses. While it runs that is in its registers: it "
-            "is not loaded, and it is stored only if *another* kernel loads it or it is a result.",
+            "You count an array that a kernel computes and uses. It's in registers, so it isn't loaded, and "
+            "it's stored only if *another* kernel loads it or it's a result.",
             _counted(reads=lambda asked, made: set(asked)),
             _loads_inner_arrays,
             ("(asked - made) |", "asked |"),
             ("if k is not kernel ", ""),
         ),
         "inner arrays moved": (
-            "You count arrays that one operation of a kernel makes for the next: they stay in registers.",
+            "You count arrays that one operation of a kernel computes for the next: they stay in registers.",
             _counted(reads=lambda asked, made: set(asked), keep=lambda made, others, results: made),
             ("for name in moved", "for names in (asked, made) for name in names"),
         ),
         "operation by operation": (
-            "You count what each operation loads and stores by itself, as if nothing were fused: within a "
-            "kernel arrays stay in registers.",
+            "You count the loads and stores of each operation, as if nothing were fused: within a kernel, "
+            "arrays stay in registers.",
             lambda kernels, sizes, results: sum(
                 sizes[output] + sum(sizes[name] for name in inputs)
                 for kernel in kernels
@@ -124,7 +125,7 @@ traffic = Exercise(
             """,
         ),
         "loads of the next kernel only": (
-            "You ask only the next kernel whether it loads an array. Any later one may.",
+            "You check only whether the next kernel loads an array. Any later kernel may.",
             _next_only,
             (
                 "{name for k in kernels if k is not kernel for _, inputs in k for name in inputs}",
@@ -146,27 +147,27 @@ traffic = Exercise(
             ],
         ),
         "nothing stored": (
-            "You count what is loaded only. A kernel also stores what others need, and what is a result.",
+            "You count only loads. A kernel also stores arrays that other kernels need, and results.",
             _counted(keep=lambda made, others, results: ()),
             ("(asked - made) | (made & (others | set(results)))", "asked - made"),
         ),
         "nothing loaded": (
-            "You count what is stored only. A kernel also loads what it has not made.",
+            "You count only stores. A kernel also loads arrays that it hasn't computed.",
             _counted(reads=lambda asked, made: ()),
             ("(asked - made) | (made & (others", "(made & (others"),
         ),
         "results forgotten": (
-            "What is among `{results}` is stored, whether another kernel uses it or not.",
+            "Arrays in `{results}` are stored, whether another kernel uses them or not.",
             _counted(keep=lambda made, others, results: made & others),
             ("(others | set(results))", "others"),
         ),
         "only results stored": (
-            "You store the results only. What a later kernel loads has to be stored as well.",
+            "You store only the results. Arrays that a later kernel loads must be stored too.",
             _counted(keep=lambda made, others, results: made & results),
             ("(others | set(results))", "set(results)"),
         ),
         "stored twice": (
-            "A result that another kernel loads as well is stored once: take the set of names.",
+            "A result that another kernel loads is still stored only once: take the set of names.",
             _counted(keep=lambda made, others, results: [*(made & others), *(made & results)]),
             (
                 "(asked - made) | (made & (others | set(results)))",
@@ -174,12 +175,12 @@ traffic = Exercise(
             ),
         ),
         "last outputs stored": (
-            "You store only what each kernel makes last. Store every array that another kernel needs.",
+            "You store only each kernel's last output. Store every array that another kernel needs.",
             _last_outputs,
             ("(made & (others | set(results)))", "{kernel[-1][0]}"),
         ),
         "once in all": (
-            "You count each array once in all. Count it once for each kernel that loads or stores it.",
+            "You count each array once in total. Count it once for each kernel that loads or stores it.",
             _once_in_all,
             [
                 ("total = 0", "everything = set(results)"),

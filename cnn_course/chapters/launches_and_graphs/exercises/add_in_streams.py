@@ -1,4 +1,4 @@
-"""Batches that are copied in one stream while kernels add in another."""
+"""Copies in one stream while kernels add in another."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,9 @@ from cnn_course.engine.checks.kernels import normal
 _MEETINGS = {
     ("copy", "fill"): (
         "filled too early",
-        "The host may fill a pinned buffer while the copy before is still reading it: half of one batch and "
-        "half of the next arrive. Before `run.fill`, the host must wait for the last copy from this slot.",
+        "The host may fill a pinned buffer while the previous copy is still reading it, so half of one batch "
+        "and half of the next arrive. Before `run.fill`, the host must wait for the last copy from this "
+        "slot.",
     ),
     ("add", "copy"): (
         "overwritten",
@@ -21,8 +22,8 @@ _MEETINGS = {
     ),
     ("copy", "add"): (
         "not there yet",
-        "The kernel may start before its batch has arrived. Its stream must wait for an event that is "
-        "recorded after the copy, not before it.",
+        "The kernel may start before its batch has arrived. Its stream must wait for an event recorded after "
+        "the copy, not before it.",
     ),
     ("add", "add"): (
         "two at once",
@@ -37,7 +38,7 @@ _MEETINGS = {
 
 
 def _piped(attempt, batches):
-    """Run an attempt, and check that its order is safe, complete and fast; return the total."""
+    """Run an attempt, and check that it's safe, complete and fast; return the total."""
     run = taken(attempt, batches)
     adds = sum(step.kind == "add" for step in run.steps)
     if not adds:
@@ -47,8 +48,8 @@ def _piped(attempt, batches):
     if run.unfinished():
         raise Wrong(
             "not waited for",
-            "Your function returns before the last kernel has finished, and the total is read too early. Let "
-            "the host wait once more, at the end.",
+            "Your function returns before the last kernel has finished, so the total is read too early. Let "
+            "the host wait at the end.",
         )
     total = run.total()
     alone, beside = (
@@ -58,9 +59,9 @@ def _piped(attempt, batches):
     if np.allclose(total, np.sum(batches, axis=0), atol=1e-5) and run.end() > beside:
         raise Wrong(
             "nothing overlaps" if run.end() >= alone else "waits too much",
-            f"The sum is right. {run.count} batches take {run.end():g} units of time, {beside:g} would do. "
-            "Use both slots in turn, give copies and kernels a stream each, and wait only for what the same "
-            "slot still needs.",
+            f"The sum is right. {run.count} batches take {run.end():g} units of time, but {beside:g} are "
+            "enough. Alternate between both slots, use one stream for copies and one for kernels, and wait "
+            "only for earlier work in the same slot.",
         )
     return total
 
@@ -83,7 +84,7 @@ add_in_streams = StreamsExercise(
     rtol=1e-5,
     mistakes={
         "last batch left out": (
-            "Your sum lacks the last batch.",
+            "The last batch is missing from your sum.",
             lambda batches: np.sum(batches[:-1], axis=0),
             ("range(run.count)", "range(run.count - 1)"),
         ),

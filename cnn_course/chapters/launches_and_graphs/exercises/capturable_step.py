@@ -15,8 +15,8 @@ from cnn_numba import device
 from cnn_numba.ops.gather.gpu import gather_batch, gather_labels
 
 
-def _begun_with(run):
-    """Take one training step, the way one writes it at first: what the stub holds."""
+def _stub_step(run):
+    """Take one training step, as in the stub: it can't be captured."""
     first = run.batch_size * run.number
     indices = device.to_device(run.order_on_host[first : first + run.batch_size])
     x = gather_batch(run.images, indices, run.mean, run.std)
@@ -32,9 +32,9 @@ def _begun_with(run):
 def _trained(
     images, labels, order, lrs, batch_size, *, batch=None, rate=None, cursor=1, totals=True, trains=True
 ):
-    """Train in float64 for as many steps as there are rates but one, so that no step runs past the last.
+    """Train in float64, one step fewer than there are rates, so that no step runs past the last.
 
-    `batch` and `rate` say which ones step k uses, `cursor` how far it moves in a step.
+    `batch` and `rate` return those that step k uses; `cursor` is its increment per step.
     """
     x = images.reshape(len(images), -1).astype(np.float64)
     classes = int(labels.max()) + 1
@@ -58,16 +58,14 @@ def _trained(
 
 
 def _replayed(attempt, images, labels, order, lrs, batch_size):
-    """Take the first step as it is, record the step, and replay it for all others."""
+    """Run the first step directly, record the step, and replay it for all others."""
     run = ToyTraining(images, labels, order, lrs, batch_size)
     try:
         with arithmetic_refused():
             attempt(run)
         before = _state(run)
         if before[-1][0] > 1:
-            raise Wrong(
-                "cursor too far", f"One step moves the cursor by {before[-1][0]}. It is to move by 1."
-            )
+            raise Wrong("cursor too far", f"One step moves the cursor by {before[-1][0]}. Move it by 1.")
         tape = record(attempt, run)
     except CannotRecord as error:
         raise Wrong(error.what, _ADVICE[error.what], f"Seen while your step was recorded: {error}.") from None
@@ -82,7 +80,7 @@ def _replayed(attempt, images, labels, order, lrs, batch_size):
 
 
 def _leaves_the_host_alone(attempt):
-    """Demand that nothing is counted where no replay counts."""
+    """Demand that the step doesn't change the host's state, which no replay changes."""
     run = ToyTraining(*next(_trainings(np.random.default_rng(0))))
     before = _host_state(run)
     attempt(run)
@@ -91,7 +89,7 @@ def _leaves_the_host_alone(attempt):
         name = changed[0]
         raise Wrong(
             "counts on the host",
-            f"The replays are right, but your step still changes `run.{name}` on the host. It would change "
+            f"The replays are right, but your step still changes `run.{name}` on the host. That happens "
             "once, while the step is recorded, and never again. Delete that line: the device counts with the "
             "cursor and `run.totals`.",
         )
@@ -102,17 +100,17 @@ def _host_state(run):
 
 
 _ADVICE = {
-    "reads on the host": "Your step copies numbers to the host, and a graph cannot do that. Losses can add "
-    "up on the device, to be read once an epoch. Kernels can read the number of the step from the cursor.",
-    "copies from the host": "Your step copies from the host. All that a step needs must already be on the "
-    "device, and the cursor there says which part is next.",
+    "reads on the host": "Your step copies numbers to the host, which a graph can't do. Add up losses on the "
+    "device, and read them once per epoch. Kernels can read the step's number from the cursor.",
+    "copies from the host": "Your step copies from the host. Everything that a step needs must already be on "
+    "the device, where the cursor selects the next part.",
     "computes apart": "Your step computes with a device array as if it were a NumPy array. Only kernels "
     "compute on the device. Which launch moves the cursor?",
-    "allocates": "Your step allocates an array. Give each operation the array to write into: `run.x` and "
-    "`run.y` are there for that.",
-    "waits": "Your step waits for the GPU. It need not: the launches of a stream run in order.",
-    "launched apart": "Your step launches a kernel by `kernel[...]`, on the default stream. Let a function "
-    "of the package launch it, or use `device.launch`.",
+    "allocates": "Your step allocates an array. Pass each operation the array to write to: use `run.x` and "
+    "`run.y`.",
+    "waits": "Your step waits for the GPU. That isn't necessary: the launches of a stream run in order.",
+    "launched apart": "Your step launches a kernel with `kernel[...]`, on the default stream. Use a function "
+    "of the package, or `device.launch`.",
 }
 
 
@@ -122,7 +120,7 @@ def _state(run):
 
 
 def _loads(function):
-    """Return all names and numbers that a function uses, in order; None of what has no code."""
+    """Return all names and numbers that a function uses, in order; None if it has no code object."""
     code = code_of(function)
     if code is None:
         return None
@@ -131,20 +129,20 @@ def _loads(function):
 
 @dataclass(frozen=True, repr=False)
 class GraphExercise(Exercise):
-    """An exercise whose attempt is a training step, which is recorded and replayed."""
+    """An exercise whose attempt is a training step that is recorded and replayed."""
 
     # The types of the arrays that a step gets on the device are fixed.
     judges: ClassVar[tuple] = tuple(judge for judge in Exercise.judges if judge is not wrapping)
 
     def _verdict(self, attempt):
-        if _loads(attempt) == _loads(_begun_with):
+        if _loads(attempt) == _loads(_stub_step):
             return self._unsolved(
                 "This is still the step that no graph can hold. Change it in the cell above."
             )
         return super()._verdict(attempt)
 
     def names_of(self, attempt, given):
-        """Return no names: the attempt gets a `ToyTraining` that is made of the arguments."""
+        """Return no names: the attempt gets a `ToyTraining` made from the arguments."""
         return []
 
     def _praise(self, trials):
@@ -167,11 +165,11 @@ def _trainings(rng):
 
 
 def _second(k):
-    """Return which batch or rate a replay uses if the recorded number was that of the second step."""
+    """Return the batch or rate of a replay if the second step's number was recorded."""
     return min(k, 1)
 
 
-# In the solution: a batch by the host's number instead of the device's cursor.
+# A batch selected by the host's number instead of the device's cursor, in the solution.
 _BATCH_BY_THE_HOST = (
     "x, y = gather_batch_at(run.images, run.labels, *where, run.mean, run.std, run.x, run.y)",
     "first = run.batch_size * run.number\n"
@@ -190,23 +188,22 @@ capturable_step = GraphExercise(
     properties=(_leaves_the_host_alone,),
     mistakes={
         "batch frozen": (
-            "Every replay uses the batch that was recorded. Its number must come from the device's cursor.",
+            "Every replay uses the recorded batch. Its number must come from the device's cursor.",
             partial(_trained, batch=_second),
             [_BATCH_BY_THE_HOST, ("advance(run.cursor)", "advance(run.cursor)\nrun.number += 1")],
         ),
         "rate frozen": (
-            "Every replay uses the learning rate that was recorded. The update must look its rate up on the "
-            "device.",
+            "Every replay uses the recorded learning rate. The update must look up its rate on the device.",
             partial(_trained, rate=_second),
             (".sgd.scheduled_step(run.rates, run.cursor)", ".sgd.step(run.lrs[run.number])\nrun.number += 1"),
         ),
         "batch frozen + rate frozen": (
-            "Every replay uses the batch and the learning rate that were recorded: the host chose them. Both "
-            "must be looked up on the device, by the cursor.",
+            "Every replay uses the recorded batch and learning rate: the host chose them. Look up both on "
+            "the device, with the cursor.",
             partial(_trained, batch=_second, rate=_second),
         ),
         "first rate only": (
-            "Every step uses the first learning rate. The update must look its rate up on the device.",
+            "Every step uses the first learning rate. The update must look up its rate on the device.",
             partial(_trained, rate=lambda k: 0),
             ("run.sgd.scheduled_step(run.rates, run.cursor)", "run.sgd.step(run.lrs[0])"),
         ),
@@ -216,13 +213,13 @@ capturable_step = GraphExercise(
             [("advance(run.cursor)", ""), ("where =", "advance(run.cursor)\nwhere =")],
         ),
         "advanced before the update": (
-            "The cursor moves before the update, which then takes the rate of the next step. Move it at the "
+            "The cursor moves before the update, which then uses the rate of the next step. Move it at the "
             "end.",
             partial(_trained, rate=lambda k: k + 1),
             [("advance(run.cursor)", ""), ("run.sgd.", "advance(run.cursor)\nrun.sgd.")],
         ),
         "cursor stands still": (
-            "The cursor never moves, so every step takes the first batch. Which launch moves it?",
+            "The cursor never moves, so every step uses the first batch. Which launch moves it?",
             partial(_trained, batch=lambda k: 0, rate=lambda k: 0, cursor=0),
             ("advance(run.cursor)", ""),
         ),
@@ -233,8 +230,8 @@ capturable_step = GraphExercise(
             ("run.sgd.scheduled_step(run.rates, run.cursor)", ""),
         ),
         "rate frozen + totals left out": (
-            "Every replay uses the learning rate that was recorded: look it up on the device. And nothing "
-            "adds up losses and right answers.",
+            "Every replay uses the recorded learning rate: look it up on the device. And nothing adds up "
+            "losses and right answers.",
             partial(_trained, rate=_second, totals=False),
             [
                 ("run.sgd.scheduled_step(run.rates, run.cursor)", "run.sgd.step(run.lrs[run.number])"),
@@ -242,13 +239,13 @@ capturable_step = GraphExercise(
             ],
         ),
         "rate frozen + cursor stands still": (
-            "Every replay uses the learning rate that was recorded: look it up on the device. And the cursor "
-            "never moves.",
+            "Every replay uses the recorded learning rate: look it up on the device. And the cursor never "
+            "moves.",
             partial(_trained, batch=lambda k: 0, rate=_second, cursor=0),
         ),
         "batch frozen + rate frozen + cursor stands still": (
-            "Every replay uses the batch and the learning rate that were recorded: the host chose them. Look "
-            "both up on the device, by the cursor. And the cursor never moves.",
+            "Every replay uses the recorded batch and learning rate: the host chose them. Look up both on "
+            "the device, with the cursor. And the cursor never moves.",
             partial(_trained, batch=_second, rate=_second, cursor=0),
             [
                 _BATCH_BY_THE_HOST,

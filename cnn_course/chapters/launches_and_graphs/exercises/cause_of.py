@@ -1,22 +1,22 @@
-"""Three slow kernels, three causes: what limits each, and in which line."""
+"""Three slow kernels: the cause, and the line that limits each."""
 
 from cnn_course.chapters.launches_and_graphs.slow import ANSWERS
 from cnn_course.engine.checks.exercise import Exercise, Wrong, avoids
 
-#: What a report would show if a kernel had this fault.
+#: What a report would show for each cause.
 CAUSES = {
-    "far apart": "Lanes that read far apart make `L1` busy, and a load moves up to 32 sectors per request.",
+    "far apart": "Lanes that read far apart keep `L1` busy, and a load moves up to 32 sectors per request.",
     "few blocks": "Too few blocks leave every unit idle: nothing in `busy` would be near 100%, and the "
     "limiter would be latency.",
-    "one address": "If many threads change the same number, `atomics` are busy all the time.",
+    "one address": "If many threads changed the same number, `atomics` would be busy all the time.",
     "float64": "Arithmetic in float64 would show as a busy `float64` unit. Is it in `report.busy`?",
     "bank conflicts": "Bank conflicts need shared memory. Does this kernel use any?",
-    "divergence": "Divergent lanes need a branch that only some lanes of a warp take. Where would it be?",
+    "divergence": "Divergence needs a branch that only some lanes of a warp take. Where would it be?",
 }
 
 
 def _pair(attempt, kernel):
-    """Return what the attempt says of a kernel: a cause and a line."""
+    """Return the attempt's cause and line for a kernel."""
     answer = attempt(kernel)
     if not isinstance(answer, (tuple, list)) or len(answer) != 2:
         given = f"a value of type `{type(answer).__name__}`"
@@ -25,7 +25,7 @@ def _pair(attempt, kernel):
 
 
 def _named(attempt, kernel, part):
-    """Return the number of the cause, or whether the line is the right one."""
+    """Return the number of the cause, or whether the line is right."""
     cause, line = _pair(attempt, kernel)
     if cause is ... or line is ...:
         return ...
@@ -39,7 +39,7 @@ def _named(attempt, kernel, part):
         message = f"`{kernel}` has another problem. {CAUSES[cause]}"
         raise Wrong(f"no {cause}", message, "Compare `report.limiter` and `report.busy`.")
     if _plain(line) != _plain(right_line):
-        message = f"The cause of `{kernel}` is right, and the line is not. Where does most of the time go?"
+        message = f"The cause of `{kernel}` is right, but the line isn't. Where does most of the time go?"
         raise Wrong("another line", message, "`report.lines` sorts the lines by their time.")
     return list(CAUSES).index(cause) if part == "cause" else 0
 

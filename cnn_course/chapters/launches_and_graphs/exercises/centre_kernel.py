@@ -1,4 +1,4 @@
-"""A mean and what needs it, in one cooperative launch."""
+"""A mean and its subtraction, in one cooperative launch."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from cnn_course.engine.checks.launches import examine, result_names
 from cnn_course.engine.checks.uninitialised import names_used
 from gpuless.access import READ
 
-THREADS = 32  # of a block: whole warps, for who sums up a block first
+THREADS = 32  # per block: whole warps, for solutions that sum up a block first
 
 
 def _centred(x, total, subtracted=lambda x: x.mean(dtype=np.float64)):
@@ -18,18 +18,18 @@ def _centred(x, total, subtracted=lambda x: x.mean(dtype=np.float64)):
 
 
 def _first_elements_added(x, total):
-    """Add up as many elements as there are threads, and centre all."""
+    """Add up as many elements as there are threads, and centre all elements."""
     first = x[:THREADS].sum(dtype=np.float64)
     return x - first / x.size, np.array([first])
 
 
 def _summed(x, sum_of_all):
-    """Centre all by a sum that is another one."""
+    """Centre all elements with a wrong sum."""
     return x - sum_of_all / x.size, np.array([sum_of_all])
 
 
 def _of_its_share(x):
-    """Return for each element what its thread has added up, divided by the size."""
+    """Return for each element its thread's sum, divided by the size."""
     sums = [x[k::THREADS].sum(dtype=np.float64) for k in range(THREADS)]
     return np.resize(sums, x.size) / x.size
 
@@ -47,7 +47,7 @@ _SEVERAL_BLOCKS = (
 
 
 def _blocks_wait(attempt):
-    """Demand a barrier of the grid."""
+    """Demand a grid barrier."""
     if "sync" not in names_used(attempt):
         raise Wrong(
             "blocks do not wait",
@@ -57,7 +57,7 @@ def _blocks_wait(attempt):
 
 
 def _all_add(attempt):
-    """Demand that no thread adds up more elements than its share."""
+    """Demand that no thread adds up more than its share."""
     size = 4 * THREADS
     case = _numbers(np.random.default_rng(0), size, 1, THREADS)
     trace = examine(attempt, case).report.trace
@@ -68,20 +68,20 @@ def _all_add(attempt):
     if most > 8:
         raise Wrong(
             "one thread adds",
-            f"The numbers are right, but one thread reads {most} of {size} elements, and there are {THREADS} "
-            "threads. Let each add up its share, in a grid-stride loop.",
+            f"The numbers are right, but one thread reads {most} of {size} elements, although there are "
+            f"{THREADS} threads. Let each add up its share, in a grid-stride loop.",
         )
 
 
 @dataclass(frozen=True, repr=False)
 class CooperativeExercise(KernelExercise):
-    """An exercise in which blocks wait for each other.
+    """An exercise whose blocks wait for each other.
 
-    The simulator has one block only that could; launches of several are in `large`.
+    The simulator can do that with one block only; launches with several are in `large`.
     """
 
     def finding(self, evidence):
-        """Return what the first judge finds; of several blocks, whether they wait at all."""
+        """Return the first finding; with several blocks, ask about shares and waiting."""
         found = super().finding(evidence)
         if found and found.mistake == "wrong when large":
             _blocks_wait(evidence.attempt)
@@ -119,8 +119,8 @@ centre_kernel = CooperativeExercise(
             ("cuda.atomic.add(total, 0, mine)", "if cuda.grid(1) == 0:\n    cuda.atomic.add(total, 0, mine)"),
         ),
         "all added by each": (
-            "Each thread adds up all elements, so that the total has them all many times. A thread begins at "
-            "its own, and goes on in steps of the whole grid.",
+            "Each thread adds up all elements, so the total contains them many times. Begin at the thread's "
+            "own element, and go on in steps of the whole grid.",
             lambda x, total: _summed(x, THREADS * x.sum(dtype=np.float64)),
             (
                 "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):\n    mine",
@@ -143,7 +143,7 @@ centre_kernel = CooperativeExercise(
             ("x[i] -= mean", "x[i] = mean"),
         ),
         "first elements added": (
-            "Each thread adds one element only, and a launch may have too few threads for that. Go on in "
+            "Each thread adds only one element, but a launch may have too few threads for that. Go on in "
             "steps of the whole grid.",
             _first_elements_added,
             (

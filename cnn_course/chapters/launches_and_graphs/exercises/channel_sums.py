@@ -1,4 +1,4 @@
-"""An open exercise: the sums of channels again, with as many kernels as the reader likes, and faster."""
+"""An open exercise: faster channel sums, with any number of kernels."""
 
 from dataclasses import dataclass
 
@@ -15,20 +15,20 @@ from cnn_numba import device
 from gpuless.limits import LaunchError
 from gpuless.simulator import UnsupportedPython
 
-#: How many times faster an answer has to be, by modelled times.
+#: An answer must be this many times faster, by modelled times.
 FACTOR = 4
 
-# What `out` holds before: no sum of a case, so that it shows whether it is kept, and whether it is added to.
+# The initial value of `out`. No sum in a case equals it, so old values and additions to them are visible.
 _BEFORE = 500.0
 
 
 def _filled(attempt, x):
-    """Let the attempt fill an array that holds other numbers; return it."""
+    """Let the attempt overwrite an array; return the result on the host."""
     return device.to_host(_called(attempt, x))
 
 
 def _called(attempt, x):
-    """Let the attempt fill an array of the device; return it."""
+    """Let the attempt overwrite a device array; return it."""
     out = device.to_device(np.full(x.shape[1], _BEFORE, np.float32))
     attempt(device.to_device(x), out)
     device.synchronize()
@@ -36,7 +36,7 @@ def _called(attempt, x):
 
 
 def _is_safe(attempt):
-    """Demand that the sanitizer finds nothing in the launches, and that nothing is added up on the host."""
+    """Demand that the sanitizer finds nothing, and that the host adds up nothing."""
     x = normal(np.random.default_rng(0), (3, 2, 40))
     array_type, read = type(device.empty(1)), []
     plainly = array_type.copy_to_host
@@ -60,29 +60,29 @@ def _is_safe(attempt):
 
 
 def _examined(launch, plainly):
-    """Run a launch under the sanitizer; as it is where Numba makes it, as for ``out[:] = 0``."""
+    """Run a launch under the sanitizer; run Numba's own, such as that of ``out[:] = 0``, compiled."""
     is_numbas = str(launch.kernel.py_func.__module__).startswith("numba.")
     return (compiled if is_numbas else sanitized)(launch, plainly)
 
 
 def _is_faster(attempt):
-    """Demand that the kernels take a quarter of the modelled time of the given one, at most."""
+    """Demand that the kernels take at most a quarter of the given kernel's modelled time."""
     if not device.SELECTION.emulated:
         return
     yours = modelled_time(lambda: attempt(*feature_maps()))
     if yours == 0:
-        raise Wrong("no kernel", "The sums are right, but you launch no kernel: the work is done elsewhere.")
+        raise Wrong("no kernel", "The sums are right, but you launch no kernel: kernels must do the work.")
     if yours * FACTOR > given_time():
         raise Wrong(
             "not faster",
-            f"The sums are right. On a {GPU}, your kernels take {yours:.0f} us (modelled), and the given one "
+            f"The sums are right. On a {GPU}, your kernels take {yours:.0f} us (modelled), the given kernel "
             f"{given_time():.0f} us. The goal is a quarter of that. Profile your kernel: what limits it now?",
         )
 
 
 @dataclass(frozen=True, repr=False)
 class FasterExercise(Exercise):
-    """An exercise whose attempt launches kernels that have to be fast, by their modelled time."""
+    """An exercise whose attempt must launch fast kernels, by modelled time."""
 
     rtol: float = 1e-5
 
@@ -102,29 +102,30 @@ channel_sums = FasterExercise(
     properties=(avoids("copy_to_host"), _is_safe, _is_faster),
     mistakes={
         "added to what is there": (
-            f"You add to what `out` holds, and here it holds {_BEFORE:g} everywhere. Set it to zero first.",
+            f"You add to the old contents of `out`, which are {_BEFORE:g} everywhere. Set them to zero "
+            "first.",
             lambda x: _BEFORE + x.sum(axis=(0, 2)),
             ("out.copy_to_device(np.zeros(out.size, np.float32))", ""),
         ),
         "nothing in out": (
-            "`out` holds what it held before: your kernels write into another array. Write into the `out` "
-            "that your function is given; `out = ...` would be a new array.",
+            "`out` is unchanged: your kernels write to another array. Write to the `out` argument of your "
+            "function; `out = ...` would be a new array.",
             lambda x: np.full(x.shape[1], _BEFORE),
             ("out.copy_to_device(np.zeros(out.size, np.float32))", "out = device.zeros(out.size)"),
         ),
         "first image only": (
-            "You add up the first image only.",
+            "You add up only the first image.",
             lambda x: x[0].sum(axis=1),
             ("(x.shape[1], x.shape[0])", "(x.shape[1], 1)"),
         ),
         "last image only": (
-            "Each image overwrites the sums of the one before. Several blocks add to one channel: that takes "
-            "an atomic operation, or a second kernel.",
+            "Each image overwrites the previous image's sums. If several blocks add to one channel, you need "
+            "an atomic operation or a second kernel.",
             lambda x: x[-1].sum(axis=1),
             ("if cuda.threadIdx.x == 0:", "if cuda.threadIdx.x == 0 and image == x.shape[0] - 1:"),
         ),
         "one thread of a block": (
-            "Only the first thread's numbers are added. Sum up the threads of a block first.",
+            "You add only the first thread's numbers. Sum over the threads of a block first.",
             lambda x: x[..., ::128].sum(axis=(0, 2)),
             ("total = block_sum(total)", "pass"),
         ),

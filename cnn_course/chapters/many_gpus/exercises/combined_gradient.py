@@ -7,7 +7,7 @@ from cnn_course.engine.checks.exercise import Exercise
 
 
 def _combined(gradients, counts):
-    """Add up image by image, as if each had its worker's gradient."""
+    """Average over the images; each has its worker's gradient."""
     images = [gradient for gradient, count in zip(gradients, counts, strict=True) for _ in range(count)]
     return np.array([np.asarray(column, np.float64).mean() for column in zip(*images, strict=True)])
 
@@ -27,37 +27,37 @@ def _workers(rng):
 
 
 def _near(result, right, rtol):
-    """Return whether a result is right, but for errors of this part of its largest number."""
+    """Return whether a result is right, up to an error of `rtol` times its largest number."""
     numbers = isinstance(result, np.ndarray) and result.shape == right.shape and result.dtype.kind == "f"
     return numbers and bool(np.abs(result - right).max() <= rtol * np.abs(right).max())
 
 
 def _in_full_precision(attempt, gradients, counts):
-    """Run an attempt; say it if its result is right, but to the precision of float32 only."""
+    """Run an attempt; raise `Wrong` if its result is right only to the precision of float32."""
     result = attempt(gradients, counts)
     right = _combined(gradients, counts)
     if _near(result, right, 1e-5) and not _near(result, right, 1e-9):
         raise Wrong(
             "float32",
-            "Your result is right to the precision of float32. The gradients here are float64: keep what you "
-            "compute in their dtype.",
+            "Your result is right only to the precision of float32. The gradients here are float64: compute "
+            "in their dtype.",
         )
     return result
 
 
 def _shows_a_busy_workers_nan(attempt):
-    """Demand NaN where the gradient of a worker with images is NaN."""
+    """Demand NaN if the gradient of a worker with images is NaN."""
     gradients = np.array([[np.nan, np.nan], [0.5, 2.0], [np.nan, 1.0]])
     if not np.isnan(attempt(gradients, np.array([0, 4, 7]))[0]):
         raise Wrong(
             "NaN hidden",
-            "Right, until the gradient of a worker with images is NaN: yours hides it, and so hides that "
-            "something has gone wrong. Leave out only the workers without images.",
+            "Right, until the gradient of a worker with images is NaN. Your function hides that, so nobody "
+            "sees that something has gone wrong. Leave out only the workers without images.",
         )
 
 
 def _with_nothing_for_nan(combine):
-    """Return a mistake that has 0 for the gradients of workers without images."""
+    """Return a mistake's function, with zero gradients for workers without images."""
     return lambda gradients, counts: combine(np.nan_to_num(gradients), np.asarray(counts, float)[:, None])
 
 
@@ -70,26 +70,26 @@ combined_gradient = Exercise(
     properties=(_shows_a_busy_workers_nan,),
     mistakes={
         "plain mean": (
-            "You take the mean over the workers. Where one has 5 images and the other 2, those 2 would count "
-            "more than twice as much as those 5: weight each worker by its images.",
+            "You take the mean over the workers. If one has 5 images and another 2, each of the 2 counts "
+            "more than twice as much as each of the 5. Weight each worker by its images.",
             _with_nothing_for_nan(lambda g, n: g.mean(axis=0)),
             lambda gradients, counts: gradients.mean(axis=0),
             ("counts[busy] @ gradients[busy] / counts.sum()", "np.nan_to_num(gradients).mean(axis=0)"),
             ("counts[busy] @ gradients[busy] / counts.sum()", "gradients.mean(axis=0)"),
         ),
         "mean of those with images": (
-            "You are right to leave out empty workers. Weight each of the others by its images.",
+            "You're right to leave out empty workers. Weight each of the others by its images.",
             lambda gradients, counts: gradients[counts > 0].mean(axis=0),
             ("counts[busy] @ gradients[busy] / counts.sum()", "gradients[busy].mean(axis=0)"),
         ),
         "plain sum": (
-            "You add up the workers' gradients, which are means. Return a mean, too: that of all images.",
+            "You add up the workers' gradients, which are means. Return a mean too: that over all images.",
             _with_nothing_for_nan(lambda g, n: g.sum(axis=0)),
             lambda gradients, counts: gradients.sum(axis=0),
             ("counts[busy] @ gradients[busy] / counts.sum()", "gradients[busy].sum(axis=0)"),
         ),
         "not divided": (
-            "Your gradient is the sum over all images. Divide by how many images there are.",
+            "Your gradient is the sum over all images. Divide by the number of images.",
             _with_nothing_for_nan(lambda g, n: (g * n).sum(axis=0)),
             lambda gradients, counts: counts @ gradients,
             ("/ counts.sum()", ""),
@@ -111,8 +111,8 @@ combined_gradient = Exercise(
             ("counts[busy] @ gradients[busy]", "counts @ gradients"),
         ),
         "weighted the wrong way": (
-            "You divide a worker's gradient by its images, where it is multiplied by them: it is a mean, and "
-            "times the images it is the sum that the others' sums are added to.",
+            "You divide a worker's gradient by its images. Multiply: the gradient is a mean, and times the "
+            "images it's the worker's sum, which you add to the others' sums.",
             _with_nothing_for_nan(lambda g, n: (g / np.maximum(n, 1)).sum(axis=0)),
             ("counts[busy] @ gradients[busy] / counts.sum()", "(1 / counts[busy]) @ gradients[busy]"),
         ),

@@ -13,21 +13,21 @@ from cnn_course.engine.checks.exercise import Exercise, StandIn
 
 
 def _start(size, length):
-    """Return what the workers have at the beginning: the same for the same size and length."""
+    """Return the workers' initial arrays: the same for the same size and length."""
     rng = np.random.default_rng([size, length])
     return [rng.normal(size=length).astype(np.float32) for _ in range(size)]
 
 
 def _sums(size, length):
-    """Return what every worker must have: the sum, for each of them."""
+    """Return the right result: the sum, for each worker."""
     total = np.sum(_start(size, length), axis=0, dtype=np.float64).astype(np.float32)
     return (total,) * size
 
 
 _SENDS_FIRST = (
     "everyone sends first",
-    "Deadlock. `send` returns when the right neighbour has taken the chunk, but here every worker sends "
-    "and none receives. Let every second worker receive first and then send.",
+    "Deadlock. `send` returns when the right neighbour has taken the chunk, but every worker sends and none "
+    "receives. Let every second worker receive first and then send.",
 )
 _RECEIVES_FIRST = (
     "everyone receives first",
@@ -36,7 +36,7 @@ _RECEIVES_FIRST = (
 
 
 def _together(program, arrays):
-    """Run an attempt's workers in this thread; say it if they never come to an end."""
+    """Run an attempt's workers in this thread; raise `Wrong` if they never finish."""
     try:
         return ring.run_together(program, arrays)
     except ring.Deadlock as found:
@@ -55,12 +55,12 @@ def _together(program, arrays):
         raise Wrong(*(name or ("waits for ever", "Deadlock: everyone waits.")), who) from None
     except ring.TooMuch as found:
         most = 2 * (len(arrays) - 1)
-        text = f"Your workers go on and on: {found}. With {len(arrays)} workers {most} times are enough."
+        text = f"Your workers never stop: {found}. With {len(arrays)} workers {most} times are enough."
         raise Wrong("too many sends", text) from None
 
 
 def _in_a_ring(attempt, size, length):
-    """Run an attempt for all workers; return their arrays, which it is to change in place."""
+    """Run an attempt for all workers; return their arrays, which it must change in place."""
     arrays = _start(size, length)
     returned = []
 
@@ -74,9 +74,9 @@ def _in_a_ring(attempt, size, length):
     if unchanged and length and any(note.bytes for note in journey.sent):
         raise Wrong(
             "not in place",
-            "Chunks are sent, and the arrays are left as they were: write into `array` itself, or into a "
-            "slice of it. `part = part + incoming` makes a new array; `part += incoming` and `part[:] = "
-            "incoming` do not.",
+            "You send chunks, but the arrays are unchanged: write into `array` itself, or into a slice of "
+            "it. `part = part + incoming` makes a new array; `part += incoming` and `part[:] = incoming` do "
+            "not.",
         )
     return tuple(journey.arrays)
 
@@ -94,9 +94,9 @@ def _walk(
     originals=False,
     cut=None,
 ):
-    """Move chunks as a mistaken ring does: all workers in step. Which, whereto, how often, added or not.
+    """Move chunks like a wrong ring, all workers in step: which, whereto, how often, added or not.
 
-    A phase that is None changes nothing.
+    A phase that is None does nothing.
     """
     arrays = _start(size, length)
     edges = [k * length // size for k in range(size + 1)] if cut is None else cut(size, length)
@@ -119,18 +119,18 @@ def _walk(
 
 _TOO_MANY = (
     "one step too many",
-    "One step too many: W - 1 in each phase are enough, `range(size - 1)`, since a chunk need not come back "
-    "to where it began. A single worker has no steps.",
+    "One step too many: W - 1 in each phase are enough, `range(size - 1)`, because a chunk needn't return to "
+    "where it began. A single worker has no steps.",
 )
 _NOT_INTO_THE_CHUNK = (
     "list instead of array",
-    "The first phase is right. In the second one what comes in does not get into `array`: `chunks[k] = ...` "
-    "puts another array into the list. `chunks[k][:] = ...` writes into the slice.",
+    "The first phase is right. In the second phase, the received chunk isn't written into `array`: "
+    "`chunks[k] = ...` puts another array into the list. `chunks[k][:] = ...` writes into the slice.",
 )
 
 
 def _sums_of_own_chunk(size, length):
-    """Return what is left of a ring whose first phase puts new arrays in the list of chunks."""
+    """Return the result of a ring whose first phase puts new arrays into the list of chunks."""
     arrays = _start(size, length)
     for rank, array in enumerate(arrays):
         own = slice(rank * length // size, (rank + 1) * length // size)
@@ -138,8 +138,8 @@ def _sums_of_own_chunk(size, length):
     return tuple(arrays)
 
 
-def _economical(attempt):
-    """Insist that no worker sends more than its 2 (W - 1) chunks."""
+def _sends_no_more_than_needed(attempt):
+    """Demand that no worker sends more than its 2 (W - 1) chunks."""
     size, length = 4, 1000
     journey = _together(attempt, _start(size, length))
     most, own = max((journey.bytes_of(rank), rank) for rank in range(size))
@@ -151,44 +151,44 @@ def _economical(attempt):
     if any(note.bytes >= length * 4 for note in journey.sent):
         raise Wrong(
             "whole arrays",
-            "The sums are right, and whole arrays go round. Cut them into as many chunks as there are "
-            "workers, and send one of these in each step.",
+            "The sums are right, but you send whole arrays. Cut them into as many chunks as there are "
+            "workers, and send one chunk per step.",
             counted,
         )
     if Counter(note.worker for note in journey.sent)[own] > 2 * (size - 1):
         raise Wrong(
             "one step too many",
-            "The sums are right, and there are steps too many: W - 1 in each phase are enough, as a chunk "
-            "need not come back to where it began.",
+            "The sums are right, but there are too many steps: W - 1 in each phase are enough, because a "
+            "chunk needn't return to where it began.",
             counted,
         )
     if most > least:
-        raise Wrong("sends too much", "The sums are right, and more is sent than is needed.", counted)
+        raise Wrong("sends too much", "The sums are right, but you send more than is needed.", counted)
 
 
-def _alike(attempt):
-    """Insist that all workers end with the same bits: models that differ would drift apart."""
+def _same_bits(attempt):
+    """Demand that all workers end with the same bits: models that differ would drift apart."""
     first, *others = (array.tobytes() for array in _together(attempt, _start(5, 1000)).arrays)
     if any(other != first for other in others):
         raise Wrong(
             "other bits",
-            "The sums differ in their last bits from worker to worker, and so would the networks. Let one "
-            "worker complete each chunk, and the others take it over as it is.",
+            "The last bits of the sums differ between workers, so the networks would differ too. Let one "
+            "worker complete each chunk, and let the others copy it.",
         )
 
 
 def _ledger(attempt, size=3, length=6):
-    """Say which worker's numbers a wrong entry holds, and of which chunk; empty if that is unclear.
+    """Return which workers' numbers the first wrong entry contains; empty if that is unclear.
 
     Raises
     ------
     Wrong
         If an entry has numbers of another chunk.
     """
-    # Each chunk of each worker has its own decimal digit, which counts how often it is there.
+    # Each chunk of each worker has its own decimal digit, which counts its occurrences in a sum.
     chunk_of = [place * size // length for place in range(length)]
     arrays = [np.array([10.0 ** (rank * size + chunk) for chunk in chunk_of]) for rank in range(size)]
-    told = ()
+    details = ()
     for rank, array in enumerate(ring.run_together(attempt, arrays).arrays):
         for place, value in enumerate(array):
             counts = _digits(value, size)
@@ -197,14 +197,14 @@ def _ledger(attempt, size=3, length=6):
             where = f"With {size} workers and {length} numbers, entry {place} of worker {rank}"
             _refuse_mixed(counts, chunk_of[place], where)
             times = counts[:, chunk_of[place]]
-            if not told and (times != 1).any():
+            if not details and (times != 1).any():
                 parts = ", ".join(f"worker {other}'s {_often(count)}" for other, count in enumerate(times))
-                told = (f"{where} has {parts}.",)
-    return told
+                details = (f"{where} has {parts}.",)
+    return details
 
 
 def _digits(value, size):
-    """Return how often a number has each worker's part of each chunk; None if it cannot be read."""
+    """Return how often a number contains each worker's part of each chunk; None if unreadable."""
     if not (np.isfinite(value) and 0 <= value < 10.0 ** (size * size) and value == int(value)):
         return None
     return np.array([int(value) // 10**digit % 10 for digit in range(size * size)]).reshape(size, size)
@@ -215,20 +215,20 @@ def _often(count):
 
 
 def _refuse_mixed(counts, chunk, where):
-    """Say it if there are numbers of another chunk than this one."""
+    """Raise `Wrong` if there are numbers of another chunk."""
     for other, strange in np.argwhere(counts):
         if strange != chunk:
             raise Wrong(
                 "mixed chunks",
-                "Numbers of one chunk get into another one. What comes in is the chunk that the left "
-                "neighbour has sent: if worker r sends its chunk `r - step`, what comes in belongs to chunk "
-                "`r - step - 1`. The numbers fall: with `rank + step` chunks would have to go to the left.",
+                "You mix numbers of different chunks. You receive the chunk that the left neighbour has "
+                "sent: if worker r sends its chunk `r - step`, it receives chunk `r - step - 1`. The chunk "
+                "numbers decrease: with `rank + step`, chunks would have to go to the left.",
                 f"{where} is of chunk {chunk}, and has numbers of worker {other}'s chunk {strange}.",
             )
 
 
-def _of_worker(line):
-    """Say of one of several results whose array it is."""
+def _with_rank(line):
+    """Replace the ordinal of a result by the worker's rank."""
     for rank, ordinal in enumerate(("first", "second", "third", "fourth", "fifth")):
         line = re.sub(
             rf"^That is the {ordinal} of the \d results\.$", f"That is in worker {rank}'s array.", line
@@ -236,8 +236,8 @@ def _of_worker(line):
     return line
 
 
-def _sendings(attempt, size=3, length=6):
-    """Return how often a worker sends, at most; 0 where there are no workers."""
+def _most_sends(attempt, size=3, length=6):
+    """Return the most sends of a worker; 0 if there are no workers."""
     if isinstance(attempt, StandIn):
         return 0
     sent = Counter(note.worker for note in _together(attempt, _start(size, length)).sent)
@@ -249,25 +249,25 @@ class RingExercise(Exercise):
     """An exercise whose attempt is the program of a worker in a ring; see `ring`."""
 
     def names_of(self, attempt, given):
-        """Return no names: the reference takes sizes, and an attempt what a worker has."""
+        """Return no names: the reference takes sizes, an attempt a worker's arguments."""
         return []
 
     def finding(self, evidence):
-        """Return the first finding; of wrong numbers also who has sent what."""
+        """Return the first finding; for wrong numbers, add whose numbers they are."""
         found = super().finding(evidence)
         if found is None or found.mistake not in ("first phase only", "numbers"):
             return found
         if found.mistake == "numbers":
-            details = (_of_worker(line) for line in found.details)
+            details = (_with_rank(line) for line in found.details)
             return Wrong("numbers", found.message, *details, *_ledger(evidence.attempt))
-        return Wrong(*_NOT_INTO_THE_CHUNK) if _sendings(evidence.attempt) > 2 else found
+        return Wrong(*_NOT_INTO_THE_CHUNK) if _most_sends(evidence.attempt) > 2 else found
 
     def trials(self, attempt):
-        """As of any exercise; steps that are one too many show first where a worker is alone."""
+        """As in any exercise, but if a single worker sends because of too many steps, report these."""
         try:
             return super().trials(attempt)
         except Wrong as finding:
-            if finding.mistake == "sends alone" and _sendings(attempt) > 4:
+            if finding.mistake == "sends alone" and _most_sends(attempt) > 4:
                 raise Wrong(*_TOO_MANY, *finding.details) from None
             raise
 
@@ -284,15 +284,15 @@ ring_all_reduce = RingExercise(
     ],
     run=_in_a_ring,
     dtype=np.float32,
-    properties=(_economical, _alike),
+    properties=(_sends_no_more_than_needed, _same_bits),
     mistakes={
         "wrong chunk": (
-            "You add to the chunk that you have just sent. What comes in is chunk `rank - step - 1`.",
+            "You add to the chunk that you have just sent. You receive chunk `rank - step - 1`.",
             partial(_walk, into=lambda rank, step: rank - step),
             ("chunks[(rank - step - 1) % size] +=", "chunks[(rank - step) % size] +="),
         ),
         "always the same chunk": (
-            "Every step sends the same chunk. Send the one that has just come in: `rank - step`.",
+            "Every step sends the same chunk. Send the chunk that you have just received: `rank - step`.",
             partial(_walk, sent=lambda rank, step: rank, into=lambda rank, step: rank - 1),
             partial(
                 _walk,
@@ -318,20 +318,20 @@ ring_all_reduce = RingExercise(
             ("range(size - 1)", "range(1, size - 1)", 2),
         ),
         "adds in the second phase": (
-            "You add in the second phase too. The sums are complete there: replace your chunk by them.",
+            "You add in the second phase too. The sums are already complete: replace your chunk by them.",
             partial(_walk, phases=(True, True)),
             ("chunks[(rank - step) % size][:] =", "chunks[(rank - step) % size] +="),
         ),
         "nothing added up": (
-            "In the end each chunk holds the numbers of one worker, and nothing has been added up. Either "
-            "the first phase overwrites, where it is to add; or the second begins with the wrong chunk: the "
-            "one that is complete is the one received last, `rank + 1`.",
+            "In the end each chunk holds the numbers of one worker: nothing has been added up. Either the "
+            "first phase overwrites instead of adding, or the second phase begins with the wrong chunk. The "
+            "complete chunk is the one received last, `rank + 1`.",
             partial(_walk, phases=(False, False)),
             ("chunks[(rank - step - 1) % size] +=", "chunks[(rank - step - 1) % size][:] ="),
             [("(rank - step) % size][", "(rank - step - 1) % size]["), ("rank + 1 - step", "rank - step")],
         ),
         "first phase beside the array": (
-            "The first phase does not add up in `array` itself. `part = part + incoming` and `chunks[k] = "
+            "The first phase doesn't add up in `array` itself. `part = part + incoming` and `chunks[k] = "
             "chunks[k] + incoming` make new arrays; `chunks[k] += incoming` writes into the slice.",
             _sums_of_own_chunk,
             partial(_walk, phases=(None, False)),
@@ -339,7 +339,8 @@ ring_all_reduce = RingExercise(
             ("chunks[(rank - step - 1) % size] +=", "part = chunks[(rank - step - 1) % size] +"),
         ),
         "sends its original": (
-            "In the first phase you send your original chunk. Send the partial sum: yours plus what came in.",
+            "In the first phase you send your original chunk. Send the partial sum: yours plus what you "
+            "received.",
             partial(_walk, originals=True),
             [
                 ("def exchange", "mine = [chunk.copy() for chunk in chunks]\n\ndef exchange"),
@@ -347,7 +348,8 @@ ring_all_reduce = RingExercise(
             ],
         ),
         "first phase only": (
-            "Each worker has only one complete chunk: the second phase, which passes them round, is missing.",
+            "Each worker has only one complete chunk: the second phase, which passes them around, is "
+            "missing.",
             partial(_walk, phases=(True,)),
             ("(size - 1):\n    chunks[(rank - step) % size][:]", "(0):\n    chunks[(rank - step) % size][:]"),
         ),
@@ -357,7 +359,7 @@ ring_all_reduce = RingExercise(
             ("n = len(array)", "n = len(array)\narray /= size"),
         ),
         "remainder left out": (
-            "The last entries are in no chunk: end chunk k at `(k + 1) * n // {size}`.",
+            "The last entries aren't in any chunk: end chunk k at `(k + 1) * n // {size}`.",
             partial(_walk, cut=lambda size, length: [k * (length // size) for k in range(size + 1)]),
             ("array[k * n // size : (k + 1) * n // size]", "array[k * (n // size) : (k + 1) * (n // size)]"),
         ),

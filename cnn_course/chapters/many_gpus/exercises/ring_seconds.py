@@ -4,7 +4,7 @@ from cnn_course.engine.checks.exercise import Exercise
 
 
 def _seconds(size, size_in_bytes, latency, bandwidth):
-    """Add it up step by step."""
+    """Add up the time step by step."""
     chunk = size_in_bytes / size
     return float(sum(latency + chunk / bandwidth for _ in range(2) for _ in range(size - 1)))
 
@@ -19,13 +19,13 @@ ring_seconds = Exercise(
     rtol=1e-9,
     mistakes={
         "whole arrays": (
-            "You count whole arrays. Each step sends one chunk of W: `{size_in_bytes} / {size}`.",
+            "You count whole arrays. Each step sends one of W chunks: `{size_in_bytes} / {size}`.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / bandwidth),
             ("size_in_bytes / size / bandwidth", "size_in_bytes / bandwidth"),
         ),
         "both steps": (
-            "You count sending and receiving one after the other, as in exercise 3. Here every worker does "
-            "both at the same time.",
+            "You count sending and receiving one after the other, as in exercise 3. Every worker does both "
+            "at the same time here.",
             lambda size, n, latency, bandwidth: 2 * _seconds(size, n, latency, bandwidth),
             ("2 * (size - 1)", "4 * (size - 1)"),
         ),
@@ -52,7 +52,7 @@ ring_seconds = Exercise(
             ("size_in_bytes / size /", "size_in_bytes // size /"),
         ),
         "one phase": (
-            "That is one phase. There are two, of W - 1 steps each.",
+            "That is one phase. There are two, with W - 1 steps each.",
             lambda size, n, latency, bandwidth: _seconds(size, n, latency, bandwidth) / 2,
             ("2 * (size - 1)", "(size - 1)"),
         ),
@@ -80,7 +80,7 @@ ring_seconds = Exercise(
             ("2 * (size - 1)", "2 * size"),
         ),
         "latency once": (
-            "The latency is there in every step, not once: each step must wait for the one before.",
+            "Count the latency in every step, not once: each step must wait for the one before.",
             lambda size, n, latency, bandwidth: latency + 2 * (size - 1) * n / size / bandwidth,
             (
                 "2 * (size - 1) * (latency + size_in_bytes / size / bandwidth)",
@@ -88,17 +88,18 @@ ring_seconds = Exercise(
             ),
         ),
         "no latency": (
-            "You leave the latency out. With many workers it is what is left.",
+            "You leave out the latency. With many workers, it dominates.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * n / size / bandwidth,
             ("latency + size_in_bytes", "size_in_bytes"),
         ),
         "all one after another": (
-            "You add up the times of all workers. They send at once: a step takes as long as one chunk.",
+            "You add up the times of all workers. They send at the same time: a step takes as long as one "
+            "chunk.",
             lambda size, n, latency, bandwidth: size * _seconds(size, n, latency, bandwidth),
             ("2 * (size - 1)", "2 * size * (size - 1)"),
         ),
         "times the bandwidth": (
-            "Bytes divided by bytes a second are seconds; you multiply.",
+            "You multiply. Bytes divided by bytes per second are seconds.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / size * bandwidth),
             ("/ bandwidth", "* bandwidth"),
         ),

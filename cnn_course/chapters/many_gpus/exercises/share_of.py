@@ -1,4 +1,4 @@
-"""`share_of`: who takes which images."""
+"""`share_of`: the images of each worker."""
 
 import functools
 from collections import Counter
@@ -8,16 +8,16 @@ import numpy as np
 from cnn_course.engine.checks.exercise import Exercise, avoids
 
 
-@functools.cache  # a check asks for the same hundreds of times, and of a million images that takes a while
+@functools.cache  # a check asks for the same shares hundreds of times, which is slow for a million images
 def _shares(n, size):
-    """Deal the images out one by one to count them, and return where each worker's begin and end."""
+    """Distribute the images one by one, and return where each worker's share begins and ends."""
     counts = Counter(image % size for image in range(n))
     ends = np.cumsum([counts[rank] for rank in range(size)])
     return [(int(end) - counts[rank], int(end)) for rank, end in enumerate(ends)]
 
 
 def _in_blocks_of(block):
-    """Return the mistake of cutting into blocks of one length."""
+    """Return a mistake's function: it cuts into blocks of one length."""
     return lambda n, rank, size: (min(rank * block(n, size), n), min((rank + 1) * block(n, size), n))
 
 
@@ -30,7 +30,7 @@ def _rest_to(chosen):
 
 
 def _begun(n, rank, size, more):
-    """Return a share that begins as if the workers before had so many images more."""
+    """Return a share that begins as if the previous workers had `more` extra images."""
     first = rank * (n // size) + more
     return first, first + n // size + (rank < n % size)
 
@@ -51,9 +51,9 @@ share_of = Exercise(
             [("+ min(rank, rest)", ""), ("each + (rank < rest)", "each")],
         ),
         "rounded up": (
-            "You round the share up. Then the last workers get less than the others, or nothing: 11 images "
-            "in blocks of 3 leave 2 for the fourth. The first `{n} % {size}` take one more, and all others "
-            "`{n} // {size}`.",
+            "You round up the share. Then the last workers get fewer images than the others, or none: 11 "
+            "images in blocks of 3 leave 2 for the fourth. The first `{n} % {size}` take one more, and all "
+            "others `{n} // {size}`.",
             _in_blocks_of(lambda n, size: -(-n // size)),
             [
                 ("each, rest = divmod(n, size)", "each = -(-n // size)"),
@@ -62,7 +62,8 @@ share_of = Exercise(
             ],
         ),
         "rest to the last": (
-            "The last worker gets the whole remainder, and all wait. Spread it over the first workers.",
+            "The last worker gets the whole remainder, and the others wait. Spread it over the first "
+            "workers.",
             _rest_to(-1),
             [
                 ("+ min(rank, rest)", ""),
@@ -70,19 +71,19 @@ share_of = Exercise(
             ],
         ),
         "rest to the first": (
-            "Worker 0 gets the whole remainder, and all wait. Spread it over the first workers.",
+            "Worker 0 gets the whole remainder, and the others wait. Spread it over the first workers.",
             _rest_to(0),
             [("min(rank, rest)", "(rest if rank else 0)"), ("rank < rest", "rest if rank == 0 else 0")],
         ),
         "the last ones more": (
-            "It is the last workers that take one image more in yours. Here it is the first `{n} % {size}`.",
+            "Your last workers take one image more. Let the first `{n} % {size}` workers do so.",
             lambda n, rank, size: tuple(n - edge for edge in reversed(_shares(n, size)[size - 1 - rank])),
             [("min(rank, rest)", "max(0, rank - (size - rest))"), ("(rank < rest)", "(rank >= size - rest)")],
         ),
         "cut at fractions": (
-            "You cut at `{n} * {rank} // {size}`, as exercise 3 cuts its chunks. Shares differ by one at "
-            "most, but those that take one more are not the first: of 7 images for 3 workers, worker 2 has "
-            "3. Here it is the first `{n} % {size}`.",
+            "You cut at `{n} * {rank} // {size}`, as exercise 3 cuts its chunks. Shares differ by at most "
+            "one, but the first workers aren't the ones with one more: of 7 images for 3 workers, worker 2 "
+            "has 3. Let the first `{n} % {size}` workers take one more.",
             lambda n, rank, size: (n * rank // size, n * (rank + 1) // size),
             [
                 ("each, rest = divmod(n, size)", ""),
@@ -91,7 +92,7 @@ share_of = Exercise(
             ],
         ),
         "begin not moved": (
-            "Your shares overlap: count the images that workers before you have more, `min({rank}, {n} % "
+            "Your shares overlap: count the extra images of the workers before you, `min({rank}, {n} % "
             "{size})`.",
             lambda n, rank, size: (
                 rank * (n // size),
@@ -111,7 +112,7 @@ share_of = Exercise(
             ("first + each", "each"),
         ),
         "last one inside": (
-            "Your end is the last image itself. As in a slice, the end is the one behind it.",
+            "Your end is the last image itself. As in a slice, the end is the one after it.",
             lambda n, rank, size: (_shares(n, size)[rank][0], _shares(n, size)[rank][1] - 1),
             ("(rank < rest)", "(rank < rest) - 1"),
         ),
@@ -130,8 +131,8 @@ share_of = Exercise(
             ("(rank < rest)", "(rank <= rest)"),
         ),
         "begin too late": (
-            "Your begin counts too many of the images that others have more: the workers before this one "
-            "take `min({rank}, {n} % {size})` of them.",
+            "Your begin counts too many extra images: the workers before this one take `min({rank}, {n} % "
+            "{size})` of them.",
             lambda n, rank, size: _begun(n, rank, size, n % size),
             lambda n, rank, size: _begun(n, rank, size, rank),
             lambda n, rank, size: _begun(n, rank, size, max(rank, n % size)),
