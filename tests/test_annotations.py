@@ -62,5 +62,5 @@ def test_a_public_function_says_its_types(name):
 
 
 @pytest.mark.parametrize("package", ["cnn_numba", "gpuless"])
-def test_type_checkers_are_told_to_read_them(package):
+def test_the_packages_are_marked_as_typed(package):
     assert (ROOT / package / "py.typed").read_bytes() == b""

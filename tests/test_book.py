@@ -58,7 +58,7 @@ def test_every_public_name_is_in_the_reference(pages):
 
 
 @pytest.mark.parametrize("package", ["cnn_numba", "gpuless"])
-def test_what_a_package_offers_is_described_where_it_is_defined(package, pages):
+def test_public_names_of_a_package_are_described_where_they_are_defined(package, pages):
     offered = [
         name for name in importlib.import_module(package).__all__ if name not in ("device", "DATASETS")
     ]
@@ -111,14 +111,14 @@ def test_every_command_and_option_is_in_the_reference(capsys):
     assert "--gpu {emulator,simulator,hardware}" in page
 
 
-def test_map_is_a_list_for_telephones():
+def test_map_is_a_list_on_phones():
     text = course_map.listed()
     assert re.findall(r'href="notebooks/(\w+)\.html"', text) == [notebook.stem for notebook in NOTEBOOKS]
     assert "after 03</small>" in text
     assert "after 05 and 11</small>" in text
 
 
-def test_map_has_every_notebook_below_those_it_stands_on():
+def test_map_has_every_notebook_below_its_prerequisites():
     known = course_map.stops()
     assert list(known) == [notebook.number for notebook in NOTEBOOKS]
     found, width, height = course_map.places(known)
@@ -139,7 +139,7 @@ def test_titles_fit_their_boxes_on_the_map():
         assert (len(lines) + 0.5) * course_map.LINE <= course_map.HEIGHT, lines
 
 
-def test_map_s_arrows_say_what_the_table_says():
+def test_map_s_arrows_match_the_table():
     known = course_map.stops()
     arrows = course_map.arrows(known)
 

@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).with_name("without_beyond.py")
 
 
 @pytest.mark.slow
-def test_the_core_trains_without_what_lies_beyond_it(tmp_path):
+def test_the_core_trains_without_beyond(tmp_path):
     done = subprocess.run([sys.executable, PROGRAM, tmp_path], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -95,7 +95,7 @@ def test_the_engine_knows_no_chapter():
             assert topic_of(module) is None, f"{path}, line {line} imports {module}"
 
 
-def test_a_chapter_imports_from_none_that_comes_later():
+def test_a_chapter_imports_no_later_chapter():
     topics = [notebook.topic for notebook in NOTEBOOKS]
     for path in files_of("cnn_course/chapters"):
         if topic := topic_of(module_of(path)):
@@ -134,7 +134,7 @@ def test_every_file_of_gpuless_is_in_a_room():
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_stage_of_the_emulator_imports_from_itself_and_those_before(stage):
+def test_a_stage_of_the_emulator_imports_only_itself_and_earlier_stages(stage):
     before = STAGES[: STAGES.index(stage) + 1]
     files = files_of(f"gpuless/emulator/{stage}")
     assert len(files) > 3
@@ -172,7 +172,7 @@ def test_the_package_uses_the_public_face_of_gpuless():
                 assert PUBLIC.fullmatch(owner), f"{path}, line {line} imports {module}"
 
 
-def test_a_reference_imports_numpy_and_what_references_share():
+def test_a_reference_imports_only_numpy_and_shared_parts():
     """And other references, and the checks of settings and of shapes; no arithmetic of another backend.
 
     The declarations in its `checks.py`, and `specs.py` that reads them, compare sizes and compute
@@ -193,7 +193,7 @@ def test_a_reference_imports_numpy_and_what_references_share():
                 assert module.startswith(allowed), f"{path}, line {line} imports {module}"
 
 
-def test_nothing_is_imported_by_its_name_as_text():
+def test_nothing_is_imported_by_a_name_in_a_string():
     for path in files_of("cnn_numba"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"""import_module\(f?["']cnn_numba""", text), path

@@ -67,11 +67,11 @@ def test_a_large_value_is_shown_in_a_short_line(value):
         pytest.param(10**5000, "an int of 16610 bits", id="huge"),
     ],
 )
-def test_what_is_shown(value, expected):
+def test_shown_values(value, expected):
     assert shown(value) == expected
 
 
-def test_of_an_array_on_the_device_no_values_are_fetched():
+def test_no_values_of_device_arrays_are_fetched():
     array = device.zeros((2, 3))
     assert shown(array) == f"{type(array).__name__} of shape (2, 3) and dtype float32"
 

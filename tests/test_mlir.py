@@ -35,13 +35,13 @@ def test_numba_cuda_is_the_default():
     ).strip() == ("numba-cuda")
 
 
-def test_another_word_is_an_error_that_names_it():
+def test_an_unknown_compiler_is_named():
     assert said(CNN_NUMBA_COMPILER="nvcc") == (
         "ValueError CNN_NUMBA_COMPILER must be one of numba-cuda, mlir, got 'nvcc'\n"
     )
 
 
-def test_where_it_is_not_installed_the_error_says_how_to_get_it():
+def test_the_error_says_how_to_install_it():
     hidden = "import importlib.util", "find = importlib.util.find_spec"
     hidden += (
         "importlib.util.find_spec = lambda name, *rest: None if 'mlir' in name else find(name, *rest)",
@@ -90,7 +90,7 @@ print(bool((device.to_host(relu_forward(device.to_device(a))) == np.maximum(a, 0
 
 
 @needs_mlir
-def test_a_product_on_tensor_cores_by_one_compiler_while_the_other_is_not_imported():
+def test_a_tensor_core_product_imports_only_one_compiler():
     """Small integers are numbers of tf32, and their products and sums are exact."""
     assert python(_PROGRAM, **MLIR) == "numba_cuda_mlir.cuda True\nTrue False\nmlir True\nTrue\n"
 

@@ -78,7 +78,7 @@ def test_a_wheel_holds_the_package_and_nothing_else(package, wheel):
     assert about - {"entry_points.txt"} == {"METADATA", "WHEEL", "RECORD", "licenses/LICENSE"}
 
 
-def test_a_wheel_says_what_it_needs(package, wheel):
+def test_a_wheel_names_its_requirements(package, wheel):
     said = metadata(wheel)
     needed = [line for line in said.get_all("Requires-Dist") if "extra ==" not in line]
     assert (f"gpuless[numba]=={said['Version']}" in needed) == (package == "cnn_numba")

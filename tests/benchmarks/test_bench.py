@@ -86,7 +86,7 @@ def test_pytorch_takes_the_steps_of_the_same_recipe(recipe):
     assert np.mean(close) > 0.999
 
 
-def test_each_run_of_start_up_is_recorded_and_the_first_has_empty_caches(monkeypatch, capsys):
+def test_each_start_up_run_is_recorded_and_the_first_has_empty_caches(monkeypatch, capsys):
     seconds, found = iter([30.0, 2.0, 1.5]), []
 
     def train(command, env, check):
@@ -106,7 +106,7 @@ def test_each_run_of_start_up_is_recorded_and_the_first_has_empty_caches(monkeyp
     assert capsys.readouterr().out.startswith("first run: first step after 30.0 s, peak memory 400 MB\nlater")
 
 
-@pytest.mark.exhaustive("test_each_run_of_start_up_is_recorded_and_the_first_has_empty_caches")
+@pytest.mark.exhaustive("test_each_start_up_run_is_recorded_and_the_first_has_empty_caches")
 @pytest.mark.slow
 @pytest.mark.usefixtures("sixth_of_mnist")
 def test_start_up_is_measured_from_empty_caches(capfd):

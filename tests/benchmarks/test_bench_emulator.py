@@ -10,7 +10,7 @@ needs_the_emulator = pytest.mark.skipif(not SELECTION.emulated, reason="no GPU i
 
 
 @needs_the_emulator
-def test_every_kernel_is_timed_as_often_as_asked():
+def test_every_kernel_is_timed_the_given_number_of_times():
     from benchmarks import emulator_kernels
 
     samples = emulator_kernels.measure(repeats=2)
@@ -47,7 +47,7 @@ def test_a_thousand_times_faster_than_the_simulator():
     assert all(min(times) < 0.1 for times in samples.values()), samples
 
 
-def test_what_is_measured_is_told_and_recorded(monkeypatch, capsys):
+def test_measurements_are_printed_and_recorded(monkeypatch, capsys):
     answers = {
         "simulator_kernels.measure(blocks=16384)": {"first launch": [1.0], "some": [0.004, 0.001, 0.002]},
         "simulator_kernels.measure()": {"first launch": [1.0], "some": [2.0]},

@@ -47,7 +47,7 @@ def test_a_product_is_modelled_on_each_gpu(capsys):
     assert text.startswith("Modelled, not measured.")
 
 
-def test_a_roof_is_that_of_the_data_sheet():
+def test_a_roof_matches_the_data_sheet():
     # W: 8.1 TFLOP/s at its boost of 1.59 GHz; 19.5 and 66.9 of the A100 and the H100 at 1.98 GHz.
     t4, a100 = (gpuless.profile.device(name) for name in ("T4", "A100"))
     assert ops_modelled.roof_of(t4)["flops_per_second"] == pytest.approx(8.1e12 * t4.clock / 1.59, rel=0.01)
@@ -141,7 +141,7 @@ def test_large_products_and_convolutions_come_near_the_bound():
             assert share < rate / ops_modelled.roof_of(gpu)["flops_per_second"] < 1, (what, gpu.name)
 
 
-def test_the_guide_says_what_the_record_says():
+def test_the_guide_matches_the_record():
     text = " ".join((ROOT / "docs" / "gpuless.md").read_text(encoding="utf-8").split())
     (result,) = record("epoch")["results"]
     said = r"of `mnist_cnn`, batch (\d+), takes (\d+) us on a T4, (\d+) on an A100 and (\d+) on an H100"

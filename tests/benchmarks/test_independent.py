@@ -144,11 +144,11 @@ def test_dot_product(rng):
     np.testing.assert_allclose(found, (a * b).reshape(4, 256).sum(1, dtype=float), rtol=1e-5)
 
 
-def test_every_row_has_a_launch_and_no_launch_is_without_a_row():
+def test_rows_and_launches_match():
     assert {row.name for row in independent.published()} == set(independent.launches())
 
 
-def test_the_record_is_that_of_the_rows():
+def test_the_record_matches_the_rows():
     record = json.loads(independent.RECORD.read_text(encoding="utf-8"))
     rows = [SimpleNamespace(**row) for row in record["rows"]]
     known = {(row.gpu, row.kernel): round(row.published, 3) for row in rows}

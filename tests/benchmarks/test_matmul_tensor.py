@@ -61,7 +61,7 @@ def test_rungs(rng, rung, size):
 @pytest.mark.parametrize("rung", [matmul_tensor.matmul_tf32, matmul_tensor.matmul_float16])
 @pytest.mark.parametrize("scale", ["alike", "wild"])
 @pytest.mark.parametrize("depth", [4, 8, 16, 32, 512])
-def test_the_bits_are_those_that_an_h200_gave(rung, scale, depth):
+def test_the_bits_are_those_of_an_h200(rung, scale, depth):
     """Measured 2026-11-27, with these kernels; ``wild`` has factors from 2^-12 to 2^12, and overflows."""
     if device.hardware() and nvidia.driver().gpus[0].capability != (9, 0):
         pytest.skip("each generation of GPUs adds in its own way")
@@ -73,7 +73,7 @@ def test_the_bits_are_those_that_an_h200_gave(rung, scale, depth):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [name for name in SUBNORMAL if not name.endswith(("_a", "_b"))])
-def test_the_bits_of_subnormal_numbers_are_those_that_an_h100_gave(name):
+def test_the_bits_of_subnormal_numbers_are_those_of_an_h100(name):
     """Measured 2026-11-28: factors, results or both are subnormal, or both kinds occur in a product."""
     if device.hardware() and nvidia.driver().gpus[0].capability != (9, 0):
         pytest.skip("each generation of GPUs adds in its own way")
@@ -84,7 +84,7 @@ def test_the_bits_of_subnormal_numbers_are_those_that_an_h100_gave(name):
 
 @pytest.mark.gpu
 @of_each_rung
-def test_a_sum_of_nothing_is_zero_and_no_results_are_no_launch(rng, rung):
+def test_an_empty_sum_is_zero_and_no_results_need_no_launch(rng, rung):
     a, b, _ = matrices(rng, rung, 3, 4, 0)
     np.testing.assert_array_equal(device.to_host(rung(*there(a, b, poisoned((3, 4))))), 0)
     a, b, empty = there(*matrices(rng, rung, 0, 4, 3)[:2], poisoned((0, 4)))
@@ -95,7 +95,7 @@ def test_a_sum_of_nothing_is_zero_and_no_results_are_no_launch(rng, rung):
 
 @pytest.mark.gpu
 @of_each_rung
-def test_whole_copies_where_every_row_consists_of_them(rng, rung):
+def test_rows_that_consist_of_whole_copies_are_copied_without_guards(rng, rung):
     name = rung.__name__.replace("matmul", "tensor")
     for depth, suffix in ((8, ""), (9, "_guarded")):
         a, b, out = there(*matrices(rng, rung, 3, 8, depth)[:2], poisoned((3, 8)))
@@ -160,7 +160,7 @@ def test_the_sanitizer_finds_nothing(rng):
 
 
 @of_each_rung
-def test_other_types_and_sizes_are_refused(rng, rung):
+def test_wrong_types_and_sizes_raise(rng, rung):
     a, b, _ = matrices(rng, rung, 3, 4, 5)
     a, b = there(a, b)
     other = np.float32 if rung is matmul_tensor.matmul_float16 else np.float16
@@ -173,7 +173,7 @@ def test_other_types_and_sizes_are_refused(rng, rung):
 
 
 @of_each_rung
-def test_a_gpu_without_is_refused(rng, rung, monkeypatch):
+def test_a_gpu_without_tensor_cores_raises(rng, rung, monkeypatch):
     a, b = there(*matrices(rng, rung, 3, 4, 5)[:2])
     gpu_of_old = type("Gpu", (), {"compute_capability": (7, 5)})
     monkeypatch.setattr(matmul_tensor.cuda, "get_current_device", lambda: gpu_of_old)
@@ -230,7 +230,7 @@ def fragments_kernel(left, right, halves, words, sums, loaded, turned):
 
 
 @pytest.mark.gpu
-def test_the_python_functions_say_what_the_instructions_do(rng):
+def test_the_python_functions_match_the_instructions(rng):
     """Compiled, and under the sanitizer, which runs the Python functions."""
     left, right = rounded(random_float32(rng, 32, 4), "tf32"), rounded(random_float32(rng, 32, 2), "tf32")
     halves = random_float32(rng, 16, 16).astype(np.float16)

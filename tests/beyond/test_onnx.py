@@ -75,7 +75,7 @@ def test_raw_pixels_are_normalised_in_the_graph(rng, build, pixels):
 
 
 @pytest.mark.parametrize("device", ["reference", "gpu"])
-def test_the_graph_is_the_same_whatever_the_network_computes_on(device):
+def test_the_graph_is_the_same_for_every_backend(device):
     assert to_onnx(mnist_cnn(2, device)) == to_onnx(mnist_cnn(2))
 
 
@@ -96,7 +96,7 @@ class Doubled(ReLU):
     kind = "doubled"
 
 
-def test_an_unknown_layer_is_refused_by_name():
+def test_an_unknown_layer_is_named():
     model = Sequential([Flatten(), Linear(4, 4), Doubled()], (1, 2, 2))
     with pytest.raises(
         UnsupportedLayer, match=r"sequential, doubled1: Doubled\(\) can't be exported to ONNX, only "
@@ -116,7 +116,7 @@ def test_an_unknown_layer_is_refused_by_name():
         (mnist_cnn, (0.5, 0.0), "0"),
     ],
 )
-def test_pixels_that_do_not_fit_are_refused(build, pixels, message):
+def test_wrong_pixels_raise(build, pixels, message):
     with pytest.raises(ValueError, match=message):
         to_onnx(build(), pixels)
 

@@ -31,7 +31,7 @@ def train(model=None, out=None, optimizer=Adam, scale=HUGE, data=None, epochs=3,
     return model, optimizer, scaler, history
 
 
-def test_too_large_a_scale_is_found_and_costs_only_the_skipped_steps():
+def test_too_large_a_scale_costs_only_the_skipped_steps():
     _, optimizer, scaler, history = train(epochs=10)
     skipped = [entry["skipped_steps"] for entry in history]
     assert skipped[0] > 0
@@ -167,7 +167,7 @@ def test_a_skipped_step_is_no_divergence_and_a_collapsed_scale_is():
         fit(model, stripes(), SGD(model), progress=False, scaler=scaler)
 
 
-def test_a_loss_that_is_nan_is_a_divergence_as_ever():
+def test_a_nan_loss_is_still_a_divergence():
     model = small_net()
     model.layers[3].weight[0, 0] = np.nan
     with pytest.raises(TrainingDiverged, match="the loss became NaN or infinite at epoch 1, step 1"):
@@ -261,7 +261,7 @@ def test_a_training_is_resumed_on_the_gpu_to_the_same_bits(tmp_path, number):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("first", "then"), [("cpu", "gpu"), ("gpu", "cpu")])
-def test_a_training_with_loss_scaling_goes_on_in_another_backend(tmp_path, first, then):
+def test_a_training_with_loss_scaling_resumes_on_another_backend(tmp_path, first, then):
     options = {"data": tiny(), "scale": TWICE, "schedule": "constant"}
     whole = train(half("cpu"), epochs=2, **options)
     train(half(first), tmp_path, epochs=1, **options)

@@ -245,7 +245,7 @@ def test_evaluation_counts_every_image_once(data, count):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 @pytest.mark.parametrize("count", [0, 1, 6, 7, 50])
-def test_shares_are_all_there_is_and_differ_by_one_at_most(size, count):
+def test_shares_cover_everything_and_differ_by_at_most_one(size, count):
     shares = [Workers(rank, size).share(count) for rank in range(size)]
     assert [i for share in shares for i in range(count)[share]] == list(range(count))
     counts = [Workers(rank, size).count(count) for rank in range(size)]
@@ -253,7 +253,7 @@ def test_shares_are_all_there_is_and_differ_by_one_at_most(size, count):
     assert max(counts) - min(counts) <= 1
 
 
-def test_buckets_are_whole_layers_from_the_last_one_on_and_leave_nothing_out():
+def test_buckets_hold_all_layers_from_last_to_first():
     model = toy_cnn(4, "cpu")
     cut = Buckets(model, Workers(0, 2), Untimed(), most=400)
     # 12 * 4 + 4, 64 * 12 + 12 and 9 * 4 + 4 parameters
@@ -264,7 +264,7 @@ def test_buckets_are_whole_layers_from_the_last_one_on_and_leave_nothing_out():
     assert list(cut.after()) == ["backward linear1", "backward conv1"]
 
 
-def test_a_bucket_is_on_its_way_while_earlier_layers_go_back(data):
+def test_a_bucket_is_reduced_during_the_backward_pass_of_earlier_layers(data):
     def trained(workers):
         begun = []
 
@@ -308,7 +308,7 @@ def test_workers_on_the_gpu_follow_those_on_the_cpu(data, network, optimizer):
         assert (distance(mine, alone) < 1e-4).all()
 
 
-def test_a_step_that_one_worker_has_to_skip_is_skipped_by_all(data):
+def test_a_step_that_one_worker_skips_is_skipped_by_all(data):
     def trained(workers):
         model = toy_cnn(workers.count(BATCH), "cpu")
         scaler = LossScaler(model, 2.0**16)
@@ -413,7 +413,7 @@ class LosingGroup(ThreadGroup):
 
 
 @pytest.mark.parametrize(("before", "told"), [(0, "no checkpoint of this run"), (1, "after epoch 1")])
-def test_no_worker_tells_of_a_checkpoint_that_was_not_written(data, tmp_path, monkeypatch, before, told):
+def test_no_worker_names_a_checkpoint_that_was_not_written(data, tmp_path, monkeypatch, before, told):
     saves = itertools.count()
 
     def save(*arguments):
@@ -429,7 +429,7 @@ def test_no_worker_tells_of_a_checkpoint_that_was_not_written(data, tmp_path, mo
     assert (tmp_path / "checkpoint.npz").exists() == (before > 0)
 
 
-def test_a_lost_worker_leaves_the_place_of_the_checkpoint_and_not_of_the_history(data, tmp_path):
+def test_the_error_of_a_lost_worker_names_the_step_of_the_checkpoint(data, tmp_path):
     def trained(workers, on_step, resume=False):
         model = toy_cnn(workers.count(BATCH), "cpu")
         options = {"epochs": 3, "progress": False, "out": tmp_path, "resume": resume, "on_step": on_step}
@@ -472,7 +472,7 @@ class StalledWatch:
 
 
 @pytest.mark.parametrize(("ends_after", "said"), [(5, "was killed"), (60, "has sent no heartbeat for 5 s")])
-def test_a_worker_that_takes_long_to_end_is_not_taken_for_a_silent_one(monkeypatch, ends_after, said):
+def test_a_worker_that_ends_slowly_is_not_reported_as_silent(monkeypatch, ends_after, said):
     """It closes its connections first, and on a stalled machine its process ends seconds after that."""
     group = ProcessGroup.__new__(ProcessGroup)
     group.rank, group.size, group.watch = 0, 2, StalledWatch()
@@ -513,7 +513,7 @@ def test_unequal_options_are_named_before_anything_else(command_line, rank, opti
         together(2, lambda workers: command_line(workers, *(option if workers.rank == rank else [])))
 
 
-def test_fewer_images_than_workers_are_a_wrong_argument(command_line):
+def test_fewer_images_than_workers_raise(command_line):
     with pytest.raises(typer.BadParameter, match=r"2 workers cannot share 1 image per step\."):
         together(2, lambda workers: command_line(workers, "--batch-size", "1"))
 
@@ -528,7 +528,7 @@ def test_fewer_images_than_workers_are_a_wrong_argument(command_line):
         ),
     ],
 )
-def test_interrupted_workers_tell_once_how_to_go_on_and_end_at_once(
+def test_interrupted_workers_say_once_how_to_resume_and_end_at_once(
     command_line, monkeypatch, tmp_path, here, how
 ):
     def fit(*arguments, **options):
@@ -548,7 +548,7 @@ def test_interrupted_workers_tell_once_how_to_go_on_and_end_at_once(
     assert str(second) == ""
 
 
-def test_one_worker_under_torchrun_is_told_that_it_was_started_again(monkeypatch, tmp_path):
+def test_one_worker_under_torchrun_knows_that_it_was_restarted(monkeypatch, tmp_path):
     values = {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_RESTART_COUNT": "1"}
     for name, value in values.items():
         monkeypatch.setenv(name, value)
@@ -565,7 +565,7 @@ def test_one_worker_under_torchrun_is_told_that_it_was_started_again(monkeypatch
 
 
 @pytest.mark.parametrize(("rank", "lines"), [("0", 1), ("1", 0)])
-def test_a_wrong_argument_is_told_once_by_those_of_one_torchrun(monkeypatch, capsys, rank, lines):
+def test_workers_of_one_torchrun_report_a_wrong_argument_once(monkeypatch, capsys, rank, lines):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
     monkeypatch.setenv("LOCAL_RANK", rank)
     with pytest.raises(SystemExit, match="2"):
@@ -573,7 +573,7 @@ def test_a_wrong_argument_is_told_once_by_those_of_one_torchrun(monkeypatch, cap
     assert capsys.readouterr().err.count("\n") == lines
 
 
-def test_a_training_goes_on_with_another_number_of_workers(data, tmp_path):
+def test_a_training_resumes_with_another_number_of_workers(data, tmp_path):
     whole = training(data, backend="reference", epochs=4, optimizer=Adam, schedule="constant")
     lines = []
     for epochs, size in ((1, 2), (3, 3), (4, 1)):
@@ -636,7 +636,7 @@ def test_a_worker_on_its_own_needs_no_torch(monkeypatch):
                 assert workers.all_reduce(array) is array
 
 
-def test_without_torch_many_workers_are_told_what_to_install(monkeypatch):
+def test_without_torch_the_error_says_what_to_install(monkeypatch):
     for name, value in (
         ("RANK", "0"),
         ("WORLD_SIZE", "2"),
@@ -666,7 +666,7 @@ def port():
         yield taken.getsockname()[1], taken
 
 
-def test_workers_that_do_not_come_are_named(monkeypatch, port):
+def test_missing_workers_are_named(monkeypatch, port):
     pytest.importorskip("torch")
     monkeypatch.setattr(process_group, "ARRIVAL", 0.5)
     port[1].close()
@@ -676,7 +676,7 @@ def test_workers_that_do_not_come_are_named(monkeypatch, port):
         pass
 
 
-def test_a_port_in_use_is_named_where_torch_listens_itself(monkeypatch, port):
+def test_a_port_in_use_is_named_when_torch_listens(monkeypatch, port):
     """As it does for workers on several machines."""
     pytest.importorskip("torch")
     monkeypatch.setattr(process_group, "ARRIVAL", 0.5)
@@ -687,7 +687,7 @@ def test_a_port_in_use_is_named_where_torch_listens_itself(monkeypatch, port):
         pass
 
 
-def test_a_port_in_use_and_one_where_nobody_answers_are_named(monkeypatch, port):
+def test_a_port_in_use_and_a_silent_port_are_named(monkeypatch, port):
     pytest.importorskip("torch")
     monkeypatch.setattr(process_group, "ARRIVAL", 0.5)
     number, taken = port
@@ -705,7 +705,7 @@ def test_a_port_in_use_and_one_where_nobody_answers_are_named(monkeypatch, port)
         pass
 
 
-def test_a_name_that_nobody_knows_is_told_in_time_and_by_us(monkeypatch, capfd):
+def test_an_unknown_host_name_is_reported_in_time_and_only_by_us(monkeypatch, capfd):
     pytest.importorskip("torch")
 
     def unknown(*details):
@@ -723,7 +723,7 @@ def test_a_name_that_nobody_knows_is_told_in_time_and_by_us(monkeypatch, capfd):
     assert capfd.readouterr().err == ""  # torch writes there
 
 
-def test_workers_that_were_told_of_different_numbers_of_workers_both_say_so(port):
+def test_workers_with_different_world_sizes_both_report_it(port):
     pytest.importorskip("torch")
     port[1].close()
     where = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port[0])}
@@ -744,7 +744,7 @@ def test_workers_that_were_told_of_different_numbers_of_workers_both_say_so(port
     assert lines == {0: told, 1: told}
 
 
-def test_a_worker_that_ends_before_the_group_is_there_is_named_by_those_who_wait(monkeypatch, port):
+def test_a_worker_that_ends_during_start_up_is_named_by_the_others(monkeypatch, port):
     torch = pytest.importorskip("torch")
     port[1].close()
     place(monkeypatch, 0, 2, port[0])
@@ -766,7 +766,7 @@ def test_a_worker_that_ends_before_the_group_is_there_is_named_by_those_who_wait
     other.join()
 
 
-def test_what_fails_while_the_group_is_started_is_told_to_the_others(monkeypatch, port):
+def test_an_error_during_start_up_reaches_the_other_workers(monkeypatch, port):
     torch = pytest.importorskip("torch")
     port[1].close()
     place(monkeypatch, 0, 2, port[0])
@@ -821,7 +821,7 @@ def test_unequal_versions_are_named(monkeypatch):
         together(2, joined, NamedGroup)
 
 
-def test_started_again_a_training_goes_on_from_its_own_checkpoint_alone(data, tmp_path):
+def test_a_restarted_training_resumes_only_from_its_own_checkpoint(data, tmp_path):
     def trained(run, restarted, epochs=2):
         workers, lines = Alone(), []
         workers.run, workers.restarted = run, restarted
@@ -863,7 +863,7 @@ def test_a_timeline_has_the_phases_of_three_steps(data, tmp_path, backend, size)
             assert len(mine) - len(phases) == sums
 
 
-def test_a_timeline_of_several_machines_is_refused(data, tmp_path, monkeypatch):
+def test_a_timeline_of_several_machines_raises(data, tmp_path, monkeypatch):
     names = itertools.cycle(["ada", "bob"])
     monkeypatch.setattr("socket.gethostname", lambda: next(names))
     message = "all workers on one machine, as clocks differ; got ada, bob"
@@ -872,7 +872,7 @@ def test_a_timeline_of_several_machines_is_refused(data, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["folder", "file/timeline.json"])
-def test_a_timeline_that_cannot_be_written_is_refused_before_the_training(data, tmp_path, name):
+def test_a_timeline_that_cannot_be_written_raises_before_training(data, tmp_path, name):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("")
 
@@ -885,7 +885,7 @@ def test_a_timeline_that_cannot_be_written_is_refused_before_the_training(data, 
 
 
 @pytest.mark.gpu
-def test_workers_on_the_gpu_say_why_they_go_without_graphs(data):
+def test_workers_on_the_gpu_say_why_they_use_no_graphs(data):
     lines = []
 
     def trained(workers):

@@ -130,7 +130,7 @@ def assert_timeline(record):
 
 
 @pytest.mark.exhaustive("the one that is killed under torchrun is given up as well")
-def test_a_hung_worker_is_given_up_by_all_others(environment, tmp_path):
+def test_all_others_give_up_a_hung_worker(environment, tmp_path):
     workers = start(environment, 3, "SIGSTOP", 2, "--timeout", "3", "--out", str(tmp_path / "run"))
     try:
         for worker in workers[:2]:
@@ -162,7 +162,7 @@ def test_a_killed_first_worker_is_named_by_the_others(environment, tmp_path):
 @pytest.mark.exhaustive(
     "test_workers.py: what a worker that ends says to the others; a killed one in processes"
 )
-def test_an_exception_on_one_worker_ends_the_others_with_its_words(environment, tmp_path):
+def test_an_exception_on_one_worker_ends_the_others_with_its_message(environment, tmp_path):
     workers = start(environment, 2, "error", 1, "--out", str(tmp_path / "run"))
     assert "something is wrong here" in ended(workers[1])[1]
     status, errors = ended(workers[0])
@@ -208,7 +208,7 @@ def listening(first):
 @pytest.mark.exhaustive("the first test here: workers under torchrun; this line differs in where they meet")
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
-def test_the_line_for_a_machine_that_others_reach_opens_no_port_to_them(environment, tmp_path):
+def test_the_line_for_a_shared_machine_opens_no_port(environment, tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "many-workers.md").read_text()
     (line,) = [block for block in re.findall("```bash\n(.*?)```", page, re.DOTALL) if "store_type" in block]
     line = line.strip().replace("torchrun", f"{sys.executable} -m torch.distributed.run", 1)

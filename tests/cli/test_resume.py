@@ -45,7 +45,7 @@ def test_the_command_to_resume_is_one_that_the_shell_finds(monkeypatch, tmp_path
     assert resume == "torchrun --nproc-per-node 2 -m cnn_numba train --resume --out 'my runs'"
 
 
-def test_resume_goes_on_or_says_why_not(run, little):
+def test_resume_works_or_says_why_not(run, little):
     code, _, err = run("train", "--resume")
     assert (code, err) == (
         1,
@@ -66,7 +66,7 @@ def recipe_of(folder):
     return load_checkpoint(folder / "checkpoint.npz").progress["recipe"]
 
 
-def test_resume_alone_goes_on_with_what_the_checkpoint_holds(run, little, tmp_path):
+def test_resume_without_options_uses_those_of_the_checkpoint(run, little, tmp_path):
     options = ("--optimizer", "sgd", "--lr", "0.002", "--schedule", "constant", "--seed", 5, *STEPS)
     assert run("train", *options, "--epochs", 1)[0] == 0
     folder = tmp_path / "runs" / "mnist_cnn"
@@ -170,7 +170,7 @@ def test_options_that_contradict_the_checkpoint_are_refused(run, little, tmp_pat
     )
 
 
-def test_resuming_for_another_number_of_epochs_says_what_to_do(run, little):
+def test_resuming_with_another_number_of_epochs_says_what_to_do(run, little):
     assert run("train", "--epochs", 2, *STEPS)[0] == 0
     for epochs in (1, 3):
         code, _, err = run("train", "--resume", "--epochs", epochs)
@@ -205,7 +205,7 @@ def test_resuming_on_other_data_is_refused(run, little):
         (None, "no training run to resume: it lacks dataset, epochs"),
     ],
 )
-def test_resuming_what_train_did_not_write_gives_one_line(run, little, changes, message):
+def test_resuming_a_foreign_checkpoint_gives_one_line(run, little, changes, message):
     recipe = {"dataset": "mnist", "batch_size": 4, "optimizer": "Adam", "lr": 0.003, "seed": 0}
     recipe |= {"schedule": "one-cycle", "epochs": 3, "device": "cpu"}
     progress = {} if changes is None else {"recipe": recipe | changes}
@@ -218,7 +218,7 @@ def test_resuming_what_train_did_not_write_gives_one_line(run, little, changes, 
     assert err.count("\n") == 1
 
 
-def test_a_training_on_the_cpu_stays_there(run, fit, nothing_to_load, monkeypatch, tmp_path):
+def test_a_training_on_the_cpu_is_resumed_on_the_cpu(run, fit, nothing_to_load, monkeypatch, tmp_path):
     backends = []
     monkeypatch.setattr(
         "cnn_numba.cli.train.backend_for", lambda device, without_gpu: backends.append(device) or "cpu"

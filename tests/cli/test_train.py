@@ -24,7 +24,7 @@ from cnn_numba.train.recipes import FAST
 STEPS = ("--batch-size", "4")
 
 
-def test_train_writes_everything_and_says_where(run, little, tmp_path):
+def test_train_writes_all_files_and_prints_their_folder(run, little, tmp_path):
     code, out, err = run("train", "--epochs", 2, "--batch-size", 8)
     assert (code, err) == (0, "")
     folder = tmp_path / "runs" / "mnist_cnn"
@@ -101,9 +101,7 @@ NOT_PRINTED = "cnn-numba: could not print everything: No space left on device\n"
         ("| true", "", 1, ""),
     ],
 )
-def test_a_training_needs_nobody_who_reads_what_it_prints(
-    in_a_shell, tmp_path, streams, unbuffered, code, error
-):
+def test_a_training_needs_no_reader_of_its_output(in_a_shell, tmp_path, streams, unbuffered, code, error):
     ended, printed, told = in_a_shell(streams, PYTHONUNBUFFERED=unbuffered)
     told = re.sub("^cnn-numba: warning: few steps.*\n", "", told)
     assert (ended, told) == (code, error)
@@ -121,12 +119,12 @@ def test_a_training_needs_nobody_who_reads_what_it_prints(
         ("--epochs 0 2>&-", 2, ""),
     ],
 )
-def test_no_command_ends_in_a_traceback_for_want_of_a_reader(in_a_shell, streams, code, told):
+def test_no_command_prints_a_traceback_without_a_reader(in_a_shell, streams, code, told):
     assert in_a_shell(streams) == (code, "", told)
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_is_told_with_the_file(in_a_shell, tmp_path):
+def test_a_full_disk_is_reported_with_the_file(in_a_shell, tmp_path):
     """The limit is on a file, and not on the disk; those before are written."""
     code, _, told = in_a_shell("", before="ulimit -f 1000;")
     wanted = f"cnn-numba: {tmp_path / 'out' / 'checkpoint.npz'}: File too large\n"
@@ -194,7 +192,7 @@ def test_a_training_names_its_recipe(run, fit, nothing_to_load):
         (["--model", "mnist_cnn_deep", "--seed", 4], {"seed": 4}),
     ],
 )
-def test_fast_is_a_recipe_that_what_is_given_overrides(run, fit, nothing_to_load, given, changed):
+def test_given_options_override_the_fast_recipe(run, fit, nothing_to_load, given, changed):
     """Also where the value given is the default without `--fast`."""
     calls = fit([{"test_accuracy": 1.0}])
     code, out, _ = run("train", "--fast", *given)
@@ -219,7 +217,7 @@ def test_fast_is_a_recipe_that_what_is_given_overrides(run, fit, nothing_to_load
         (["--beta2", 0.9], "'--beta2': it is for adam, and the optimizer is sgd: leave one of the two out."),
     ],
 )
-def test_what_only_adam_has_is_refused_with_sgd(run, fit, arguments, message):
+def test_options_of_adam_are_rejected_with_sgd(run, fit, arguments, message):
     calls = fit([{"test_accuracy": 1.0}])
     code, _, err = run("train", "--optimizer", "sgd", *arguments)
     assert (code, err, calls) == (2, f"cnn-numba: Invalid value for {message}\n", {})
@@ -234,7 +232,7 @@ def test_what_only_adam_has_is_refused_with_sgd(run, fit, arguments, message):
         (["--dataset", "fashion-mnist", "--out", "here"], None),
     ],
 )
-def test_each_data_set_has_a_folder_of_its_own(run, fit, nothing_to_load, options, folder):
+def test_each_data_set_has_its_own_folder(run, fit, nothing_to_load, options, folder):
     calls = fit([{"test_accuracy": 1.0}])
     assert run("train", *options)[0] == 0
     assert calls["out"] == (Path("runs") / folder if folder else Path("here"))
@@ -286,7 +284,7 @@ def test_a_read_only_folder_gives_one_line(run, fit):
     assert run("train")[::2] == (1, "cnn-numba: runs/mine: Permission denied\n")
 
 
-def test_a_training_that_learns_nothing_is_warned_of(run, little):
+def test_a_training_that_learns_nothing_gives_a_warning(run, little):
     code, _, err = run("train", "--epochs", 2, "--batch-size", 100000)
     assert code == 0
     assert err == (
@@ -335,7 +333,7 @@ def test_a_folder_that_cannot_be_written_gives_one_line_before_training(
         (["--data-dir", "my data"], "cnn-numba train --resume --data-dir 'my data'"),
     ],
 )
-def test_ctrl_c_leaves_cleanly_and_says_how_to_go_on(run, fit, nothing_to_load, arguments, command):
+def test_ctrl_c_ends_cleanly_and_says_how_to_resume(run, fit, nothing_to_load, arguments, command):
     from cnn_numba.train.loop import Interrupted
 
     fit(Interrupted("interrupted at epoch 1, step 7; saved in runs, resume to go on", []))
@@ -351,7 +349,7 @@ def test_a_data_set_of_another_shape_is_a_wrong_argument(run, model, dataset):
     assert f"'--dataset': {model} takes samples of shape" in err
 
 
-def test_data_that_are_not_there_give_one_line(run, tmp_path, monkeypatch):
+def test_missing_data_give_one_line(run, tmp_path, monkeypatch):
     monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path / "cache"))
     code, _, err = run("train", "--dataset", "fashion-mnist", "--data-dir", tmp_path)
     assert code == 1

@@ -80,7 +80,7 @@ def test_every_picture_is_described():
     assert [path.name for path in PAGES if page(path).undescribed] == []
 
 
-def test_terms_explain_themselves_where_the_pointer_rests():
+def test_terms_are_explained_on_hover():
     text = (SITE / "notebooks" / "11_shared_memory_and_tiling.html").read_text(encoding="utf-8")
     links = re.findall(r"<a [^>]*README.html#[^>]*>", text)
     assert len(links) > 10
@@ -89,7 +89,7 @@ def test_terms_explain_themselves_where_the_pointer_rests():
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.number)
-def test_a_chapter_can_be_taken_along_and_leads_to_the_next(notebook):
+def test_a_chapter_can_be_downloaded_and_leads_to_the_next(notebook):
     chapter, place = SITE / "notebooks" / f"{notebook.stem}.html", NOTEBOOKS.index(notebook)
     file = f"notebooks/{notebook.stem}.ipynb"
     repository = "cnn-numba/cnn-numba/blob/main"
@@ -112,7 +112,7 @@ def test_names_of_the_first_edition_lead_to_the_second():
         assert (SITE / "notebooks" / f"{stem}.html").exists()
 
 
-def test_what_moves_in_jupyterlab_says_so_below_its_still_picture():
+def test_still_pictures_say_what_moves_in_jupyterlab():
     sliders = pads = 0
     for notebook in NOTEBOOKS:
         source = (ROOT / "notebooks" / f"{notebook.stem}.ipynb").read_text(encoding="utf-8")
@@ -257,7 +257,7 @@ return [reached.outerHTML.slice(0, 200), style.outlineStyle, parseFloat(style.ou
 
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_one_sees_where_the_keyboard_is_and_it_gets_through(theme, chrome):
+def test_keyboard_focus_is_visible_and_reaches_everything(theme, chrome):
     from selenium.webdriver import Keys
 
     chrome[0].set_window_size(420, 900)
@@ -281,7 +281,7 @@ def test_one_sees_where_the_keyboard_is_and_it_gets_through(theme, chrome):
 
 
 @pytest.mark.slow
-def test_what_scrolls_is_reached_by_keys(chrome):
+def test_scrollable_elements_are_reached_by_keys(chrome):
     chrome[0].set_window_size(420, 900)
     unreached = """return [...document.querySelectorAll("main *")].filter((each) =>
       each.clientWidth && each.scrollWidth > each.clientWidth + 1 && each.tabIndex < 0

@@ -82,7 +82,7 @@ def told(tmp_path_factory):
     }.items(),
     ids=str,
 )
-def test_a_cell_that_failed_is_told_instead_of_a_verdict(told, story, words):
+def test_a_failed_cell_is_reported_instead_of_a_verdict(told, story, words):
     status, mistake, text = told[story]
     assert (status, mistake) == ("wrong", "cell failed")
     assert "Your last run of the cell above failed with" in text
@@ -100,7 +100,7 @@ def test_a_cell_that_failed_is_told_instead_of_a_verdict(told, story, words):
         "defined in another way",
     ],
 )
-def test_what_is_defined_is_judged(told, story):
+def test_the_defined_function_is_judged(told, story):
     assert told[story][0] == "solved", told[story]
 
 

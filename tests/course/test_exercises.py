@@ -172,7 +172,7 @@ WITH_FLOAT64 = sources("float64")
 @pytest.mark.usefixtures("quickly_compiled")
 @one_of_each(["float64"], WITH_FLOAT64)
 @pytest.mark.parametrize(("found", "source"), WITH_FLOAT64)
-def test_what_is_advised_against_float64_solves_the_exercise(found, source):
+def test_the_advice_against_float64_solves_the_exercise(found, source):
     verdict = verdict_on(found, obeyed(verdict_on(found, source), source))
     assert verdict.status == "solved", verdict
 
@@ -184,7 +184,7 @@ MISSING_SOMETHING = sources(*MISSING)
 @pytest.mark.usefixtures("quickly_compiled")
 @one_of_each(MISSING, MISSING_SOMETHING)
 @pytest.mark.parametrize(("found", "source"), MISSING_SOMETHING)
-def test_what_is_said_to_be_missing_solves_the_exercise(found, source):
+def test_the_missing_code_that_is_named_solves_the_exercise(found, source):
     verdict = verdict_on(found, source)
     if advice_of(verdict):
         verdict = verdict_on(found, obeyed(verdict, source))
@@ -249,7 +249,7 @@ def test_every_answer_belongs_to_an_exercise():
         assert named <= {found.cells.name for found in FOUND if found.answers is answers}
 
 
-def test_answers_to_a_mistake_that_the_exercise_knows_stand_beside_it():
+def test_answers_to_known_mistakes_are_beside_the_exercise():
     for found in FOUND:
         written = {one.mistake for one in functions_in(found.answers) if one.exercise == found.cells.name}
         others = written.union(getattr(found.answers, "WRONG", {}).get(found.cells.name, ()))

@@ -62,7 +62,7 @@ def test_a_film_has_frames_that_differ_and_stays_small(draw, count):
 
 
 @pytest.mark.parametrize("draw", [films.barrier_film, online])
-def test_what_a_film_comes_to_stands_still_below_it(draw):
+def test_the_still_picture_below_a_film_is_its_end(draw):
     film = drawn(draw)
     last = np.asarray(list(frames(film))[-1], np.int16)
     still = np.asarray(Image.open(io.BytesIO(film.still.png)).convert("RGB"), np.int16)
@@ -81,7 +81,7 @@ def handed_over(monkeypatch):
     "draw",
     [reductions.tree_film, convolution_films.buffers_film, backward.scatter_film, machine.divergence_film],
 )
-def test_the_last_frame_is_what_stands_still_below(draw, handed_over):
+def test_the_last_frame_is_the_still_picture_below(draw, handed_over):
     draw()
     ((parts, still, *_),) = handed_over
     last, still = (plots.picture(each, "Drawn.", "Alike.").png for each in (list(parts)[-1], still))

@@ -76,7 +76,7 @@ def keeps_what_a_launch_returns(x):
     return out
 
 
-def test_what_a_launch_returns():
+def test_assigning_the_result_of_a_launch():
     given = evidence(trial(None), attempt=keeps_what_a_launch_returns)
     mistake, text = told("functions", "suspicious_source", given)
     assert mistake == "launch assigned"
@@ -86,14 +86,14 @@ def test_what_a_launch_returns():
     assert told("functions", "suspicious_source", right) is None
 
 
-def test_memory_that_nobody_wrote():
+def test_uninitialised_memory():
     mistake, text = told("functions", "uninitialised", evidence(trial(x), attempt=starts_from_garbage))
     assert mistake == "not initialised"
     assert "Start from `np.zeros`." in text
     assert told("functions", "uninitialised", evidence(trial(x))) is None
 
 
-def test_an_input_that_is_not_what_it_was():
+def test_a_changed_input_of_a_function():
     mistake, text = told("functions", "changed_input", evidence(trial(2 * x, after=x + 1)))
     assert mistake == "changes input"
     assert "Your function changes `x`" in text
@@ -107,7 +107,7 @@ def test_a_known_mistake_explains_all_that_failed():
     assert told("functions", "known_mistake", evidence(right)) is None
 
 
-def test_a_known_mistake_speaks_of_the_learners_own_arguments():
+def test_a_known_mistake_names_the_learners_arguments():
     def attempt(values):
         return values * values
 
@@ -128,13 +128,13 @@ def test_a_known_mistake_speaks_of_the_learners_own_arguments():
         (print, ["a", "b"]),
     ],
 )
-def test_names_are_the_learners_where_they_are_known(attempt, names):
+def test_the_learners_names_are_used_if_known(attempt, names):
     exercise = Exercise("two", lambda a, b: a + b, lambda rng: [(1, 2)])
     given = Evidence(exercise, attempt, exercise.trials(attempt))
     assert list(given.named(given.trials[0].case)) == names
 
 
-def test_no_verdict_says_where_an_object_lies():
+def test_no_verdict_has_the_address_of_an_object():
     class Foreign:
         def __str__(self):
             return repr(self)
@@ -157,7 +157,7 @@ def test_whole_numbers_of_small_types():
     assert told("functions", "wrapping", right) is None
 
 
-def test_what_must_hold_besides():
+def test_further_properties():
     def refuses(attempt):
         raise Wrong("shortcut", "Not so.")
 
@@ -166,7 +166,7 @@ def test_what_must_hold_besides():
     assert told("functions", "properties", evidence()) is None
 
 
-def test_a_wrong_result_is_judged_where_something_has_failed():
+def test_a_wrong_result_is_judged_only_after_a_failure():
     assert told("functions", "wrong_result", evidence(trial(-2 * x)))[0] == "negated"
     assert told("functions", "wrong_result", evidence(trial(x)._replace(right=True))) is None
 
@@ -235,7 +235,7 @@ MULTIPLES = [
 
 
 @pytest.mark.parametrize(("failed", "words"), MULTIPLES)
-def test_the_right_result_times_a_number_in_every_case(failed, words):
+def test_a_multiple_of_the_right_result(failed, words):
     mistake, text = told("results", "multiplied", evidence(*failed))
     assert (mistake, text.splitlines()[0]) == ("factor", f"Your result is the right one {words}")
 
@@ -250,11 +250,11 @@ def test_the_right_result_times_a_number_in_every_case(failed, words):
     ],
     ids=["one case only", "a single number", "a rounded part", "no array"],
 )
-def test_what_is_no_multiple(failed):
+def test_results_that_are_no_multiple(failed):
     assert told("results", "multiplied", evidence(*failed)) is None
 
 
-def test_an_input_is_not_ignored_where_an_exception_ends_both_calls_or_a_huge_number_hides_the_others():
+def test_exceptions_and_huge_numbers_are_no_sign_of_an_ignored_input():
     def refuses(given):
         raise ValueError
 
@@ -270,7 +270,7 @@ def test_truth_values_have_no_sign():
     assert told("results", "disguised", evidence(trial(x > 1, expected=x > 2))) is None
 
 
-def test_wrong_entries_that_may_lie_on_the_border_by_accident():
+def test_wrong_entries_that_may_be_on_the_border_by_accident():
     scattered, around = np.zeros((3, 5)), np.ones((6, 7))
     scattered[0, 0] = scattered[2, 3] = 1
     around[1:-1, 1:-1] = 0
@@ -281,7 +281,7 @@ def test_wrong_entries_that_may_lie_on_the_border_by_accident():
     assert ["on the border" in text for text in told_of] == [False, True]
 
 
-def test_what_the_wrong_ones_have_in_common():
+def test_what_wrong_entries_have_in_common():
     square = np.ones((2, 2))
     right = trial(2 * square, square)._replace(right=True)
     _, text = told("results", "numbers", evidence(right, trial(2 * x + (x > 4))))
@@ -434,7 +434,7 @@ def test_a_pattern_of_writes(name, given, words):
     assert told("patterns", name, Writes(of_its_block, complete), complete) is None
 
 
-def test_who_does_not_read_thread_idx_is_not_told_of_it():
+def test_without_thread_idx_in_the_kernel_no_message_names_it():
     given = next(given for name, given, _ in PATTERN_CASES if name == "first_block_only")
     assert told("patterns", "first_block_only", Writes(copy_kernel, given), given) is None
 
@@ -490,7 +490,7 @@ def test_elements_that_are_never_written():
     assert told("kernels", "unwritten", of_kernel(gap._replace(right=True))) is None
 
 
-def test_work_done_more_than_once_and_by_one():
+def test_work_done_twice_and_work_done_by_one_thread():
     twice = of_kernel(launched([(0, t, e) for t in (0, 1) for e in range(4)], (4,)))
     assert "2 threads compute the same element" in told("kernels", "done_twice", twice)[1]
     assert told("kernels", "one_for_all", twice) is None
@@ -502,7 +502,7 @@ def test_work_done_more_than_once_and_by_one():
     assert first_finding(both, Evidence(lenient, copy_kernel, twice.trials)) is None
 
 
-def test_a_slip_in_the_smaller_of_two_results_is_no_factor_and_lies_nowhere():
+def test_a_slip_in_the_smaller_of_two_results_has_no_factor_and_no_place():
     given = evidence(trial((2 * x, np.float64([1e-7])), expected=(2 * x, np.float64([3e-7]))))
     assert told("results", "multiplied", given) is None
     assert not any("lie" in line for line in told("results", "numbers", given)[1:])
@@ -543,7 +543,7 @@ def uncalled_kernel(x, out):
 @pytest.mark.parametrize(
     ("kernel", "mistake"), [(bitwise_kernel, "& for and"), (uncalled_kernel, "not called")]
 )
-def test_a_slip_in_the_source_counts_once_something_is_wrong(kernel, mistake):
+def test_a_slip_in_the_source_counts_only_if_the_result_is_wrong(kernel, mistake):
     wrong = of_kernel(launched([], (5,)), attempt=kernel)
     assert told("kernels", "suspicious_source", wrong)[0] == mistake
     right = of_kernel(launched([], (5,), right=True), attempt=kernel)
@@ -615,7 +615,7 @@ def test_indices_that_are_missing():
     assert told("kernels", "raised", of_kernel(launched([], (5,)))) is None
 
 
-def test_an_input_of_a_kernel_that_is_not_what_it_was():
+def test_a_changed_input_of_a_kernel():
     given = launched([], (5,))
     changed = given._replace(got=given.got._replace(after=given.case.replaced(0, np.zeros(5, np.float32))))
     _, text = told("kernels", "changed_input", of_kernel(changed))
@@ -638,7 +638,7 @@ def test_the_sanitizers_finding():
     assert told("kernels", "sanitizers_finding", of_kernel(launched([], (5,)))) is None
 
 
-def test_which_finding_is_told_first():
+def test_the_most_telling_finding_comes_first():
     race, negative = Finding("lost update", "out"), Finding("negative index", "x")
     read = Finding("out of bounds", "x", (9,), "read")
     garbage = Finding("out of bounds", "out", (1 << 30,), "write")
@@ -650,7 +650,7 @@ def test_which_finding_is_told_first():
     assert most_telling([]) is None
 
 
-def test_float64_by_what_is_stored(monkeypatch):
+def test_float64_is_recognised_by_stored_values(monkeypatch):
     monkeypatch.setattr(float64, "_compiled", lambda *given: (None, None))
     monkeypatch.setattr(float64, "_signature", lambda *given: None)
     wide = of_kernel(launched([(0, 0, 0)], (5,), values=[np.float64(1)]))
@@ -695,14 +695,14 @@ def test_judges_of_functions_that_judge_kernels_too(name):
 # --- The order ---------------------------------------------------------------------------------------------
 
 
-def test_the_first_that_finds_something_is_believed():
+def test_the_first_judge_with_a_finding_decides():
     found, later = Wrong("one", "One."), Wrong("two", "Two.")
     judges = (lambda evidence: None, lambda evidence: found, lambda evidence: later)
     assert first_finding(judges, evidence()) is found
     assert first_finding(judges[:1], evidence()) is None
 
 
-def test_each_judge_stands_once_and_has_a_test():
+def test_each_judge_is_listed_once_and_has_a_test():
     for judges in ORDERS.values():
         assert len(set(judges)) == len(judges)
     if len(TESTED) > 20:  # not where a few tests run alone

@@ -608,7 +608,7 @@ def test_wrong_kernels_are_diagnosed(exercise, kernel, mistake, words):
     assert all(word.lower() in text.lower() for word in words), text
 
 
-def test_one_element_per_thread_is_told_where_the_grid_is_smaller_than_the_array():
+def test_one_element_per_thread_is_named_if_the_grid_is_smaller_than_the_array():
     stride = KernelExercise(
         "stride",
         reference=lambda x, a: a * x,
@@ -636,7 +636,7 @@ def test_one_element_per_thread_is_told_where_the_grid_is_smaller_than_the_array
     assert (verdict.mistake, "Does an `if` skip the store?" in str(verdict)) == ("never written", True)
 
 
-def test_one_element_per_thread_is_told_of_one_output_beside_another_of_another_shape():
+def test_one_element_per_thread_is_named_beside_an_output_of_another_shape():
     centred = KernelExercise(
         "centred",
         reference=lambda x, total: (x - 1, total + x.sum()),
@@ -742,7 +742,7 @@ def scale_by_way_of_too_small_an_array(x, a, out):
         ),
     ],
 )
-def test_nothing_is_said_to_be_missing_that_does_not_help(exercise, kernel, mistake, words, wrong_words):
+def test_no_missing_code_is_named_that_does_not_help(exercise, kernel, mistake, words, wrong_words):
     verdict = exercise(kernel)
     assert verdict.mistake == mistake, verdict
     assert words in str(verdict)
@@ -976,7 +976,7 @@ class TestFloat64:
             (["out[i] = x[i] * (1 / 3) * a * 3"], ("`/` gives float64", "float32(1 / 3)")),
         ],
     )
-    def test_the_cause_is_named_and_what_is_advised_helps(self, lines, words):
+    def test_the_cause_is_named_and_the_advice_helps(self, lines, words):
         # Types are the same for any size, and for each block a kernel is compiled.
         once = replace(scale, cases=lambda rng: vectors(rng)[1:2], other_blocks=False)
         verdict = once(self.kernel(*lines))
@@ -987,7 +987,7 @@ class TestFloat64:
         verdict = once(self.kernel(*obeyed(verdict, source).splitlines()[4:]))
         assert verdict.status == "solved", verdict
 
-    def test_a_cause_in_another_function_is_told_with_its_name(self):
+    def test_a_cause_in_another_function_is_named_with_the_function(self):
         verdict = scale(self.kernel("out[i] = half_of(x[i]) * a / float32(0.3)"))
         assert "In `half_of`: `value * 0.3`. Write `value * float32(0.3)`." in verdict.details
 
@@ -1007,7 +1007,7 @@ class TestFloat64:
         verdict = scale(namespace["scaled"])
         assert "The argument is `a`." in verdict.details, verdict
 
-    def test_what_a_print_or_a_reshape_computes_is_not_the_learners(self, capsys):
+    def test_float64_of_a_print_or_a_reshape_is_not_the_learners(self, capsys):
         assert scale(self.kernel("print(x[i])", "out[i] = x[i] * a")).status == "solved"
         assert scale(self.kernel("flat = x.reshape(n)", "out[i] = flat[i] * a")).status == "solved"
 
@@ -1022,7 +1022,7 @@ class TestFloat64:
             ["flat = x.reshape(x.size)", "out[i] = flat[i] * a"],
         ],
     )
-    def test_what_compiles_to_none_is_right(self, lines):
+    def test_code_without_compiled_float64_is_right(self, lines):
         assert scale(self.kernel(*lines)).status == "solved"
 
     def test_a_signature_of_float32_is_right(self):
@@ -1033,12 +1033,12 @@ class TestFloat64:
         sine = KernelExercise("s", lambda x, a: np.sin(x), vectors, float32=True)
         assert sine(self.kernel("out[i] = math.sin(x[i])")).status == "solved"
 
-    def test_where_kernels_are_simulated_the_inspector_compiles(self, monkeypatch):
+    def test_the_inspector_compiles_in_the_simulator_too(self, monkeypatch):
         monkeypatch.setattr(float64.device, "simulated", lambda: True)
         monkeypatch.setattr(kernel_judges.device, "simulated", lambda: True)
         assert "`t = 0`" in str(scale(self.kernel("t = 0", *SUM)))
 
-    def test_without_a_compiler_what_is_stored_tells(self, monkeypatch):
+    def test_without_a_compiler_stored_values_decide(self, monkeypatch):
         asked = []
 
         def refuse(*arguments, **options):
@@ -1150,7 +1150,7 @@ def test_float64_is_allowed_unless_forbidden():
     assert "Line 5 of your kernel: `" in str(verdict)
 
 
-def test_an_index_counts_from_the_end_where_that_is_right_and_allowed():
+def test_negative_indices_are_right_if_allowed():
     def mirror(**options):
         return KernelExercise(
             "mirror",
@@ -1185,7 +1185,7 @@ def test_an_index_counts_from_the_end_where_that_is_right_and_allowed():
 
 
 @pytest.mark.gpu
-def test_what_is_wrong_in_large_launches_only_is_seen_where_kernels_are_compiled():
+def test_mistakes_in_large_launches_only_are_found_if_kernels_are_compiled():
     def large(rng):
         return [launch(700, 100, normal(rng, 70_000), np.float32(2), output(70_000))]
 
@@ -1257,7 +1257,7 @@ def test_an_index_from_data_is_no_missing_guard():
     assert "out[40]" in str(verdict)
 
 
-def test_a_guard_that_is_missing_is_not_said_to_be_there():
+def test_a_missing_guard_is_not_said_to_exist():
     """A thread that has an element may write others, which want guards of their own."""
 
     @cuda.jit
@@ -1303,7 +1303,7 @@ def test_a_guard_that_is_missing_is_not_said_to_be_there():
     ],
     ids=["if", "return", "chain", "while"],
 )
-def test_a_guard_that_lets_one_too_many_pass_is_mended_and_not_guarded_again(guard, old, new):
+def test_an_off_by_one_guard_is_corrected_and_no_second_one_advised(guard, old, new):
     def verdict_on(source):
         name = f"<one too many {zlib.crc32(source.encode())}>"
         linecache.cache[name] = 0, None, source.splitlines(keepends=True), name
@@ -1318,7 +1318,7 @@ def test_a_guard_that_lets_one_too_many_pass_is_mended_and_not_guarded_again(gua
     assert verdict_on(obeyed(verdict, source)).status == "solved"
 
 
-def test_the_order_of_axes_is_asked_for_where_there_are_several():
+def test_the_message_asks_for_the_order_of_several_axes():
     @cuda.jit
     def one_down(x, out):
         row, column = cuda.grid(2)[1], cuda.grid(2)[0]
@@ -1347,7 +1347,7 @@ def test_indices_from_the_shape_of_another_array_are_no_missing_guard():
     assert "Thread 3 of block 0 writes out[0, 3]" in str(told)
 
 
-def test_a_block_is_told_its_number():
+def test_a_block_is_named_by_its_number():
     @cuda.jit
     def by_the_grid(x, out):
         if cuda.threadIdx.x == 0:
@@ -1365,7 +1365,7 @@ def test_a_block_is_told_its_number():
     assert told.message.startswith("`out` has an element for each block")
 
 
-def test_an_index_that_was_read_past_an_edge_is_told_by_that_edge():
+def test_an_index_read_past_an_edge_is_explained_by_that_edge():
     @cuda.jit
     def unguarded(places, out):
         out[places[cuda.grid(1)]] = 1
@@ -1384,7 +1384,7 @@ def meet():
     cuda.syncthreads()
 
 
-def test_a_barrier_is_told_by_one_line():
+def test_a_barrier_is_described_in_one_line():
     assert "In block 0, thread 0 waits at a barrier and thread 4 has finished." in str(
         reverse(reverse_with_a_barrier_for_some)
     )
@@ -1419,7 +1419,7 @@ def test_a_name_keeps_its_small_letter():
     assert "`cuda.atomic.add` takes " in str(truths(of_truths))
 
 
-def test_a_barrier_within_a_function_is_told_by_its_name():
+def test_a_barrier_in_a_function_is_described_by_its_name():
     @cuda.jit
     def some_call(x, out):
         i = cuda.grid(1)
@@ -1459,7 +1459,7 @@ def test_what_a_function_prints_is_cut_short(capsys):
     assert (len(lines), last) == (20, "... and 41 more lines, of all cases of the check")
 
 
-def test_a_barrier_that_is_not_called_is_told():
+def test_a_barrier_that_is_not_called_is_named():
     @cuda.jit
     def meets(x, out):
         line = cuda.shared.array(8, float32)
@@ -1476,7 +1476,7 @@ def test_a_barrier_that_is_not_called_is_told():
     assert "write `cuda.syncthreads()`" in verdict.message
 
 
-def test_only_what_can_be_called_is_told_to_be():
+def test_only_callables_are_advised_to_be_called():
     @cuda.jit
     def names_places(x, a, out):
         cuda.blockIdx.x  # noqa: B018
@@ -1494,7 +1494,7 @@ def test_functions_stand_in_for_kernels():
     assert scale(scale.behaving_like(scale.reference)).status == "solved"
 
 
-def test_a_launch_without_a_result_is_refused():
+def test_a_launch_without_a_result_raises():
     with pytest.raises(ValueError, match="`output` or an `inout`"):
         launch(1, 8, np.ones(3))
 
@@ -1590,7 +1590,7 @@ def pairs_of(*blocks):
     )
 
 
-def test_among_threads_of_one_warp_the_barrier_of_a_warp_is_advised():
+def test_the_barrier_of_a_warp_is_advised_within_one_warp():
     verdict = pairs_of(32, 64)(exchange_in_step)
     assert verdict.mistake == "missing barrier"
     assert "another thread of its warp writes it" in verdict.message
@@ -1599,11 +1599,11 @@ def test_among_threads_of_one_warp_the_barrier_of_a_warp_is_advised():
     )
 
 
-def test_where_no_block_has_two_warps_the_barrier_of_the_block_is_advised():
+def test_the_barrier_of_the_block_is_advised_if_no_block_has_two_warps():
     assert "Write `cuda.syncthreads()` before it." in str(pairs_of(16, 32)(exchange_in_step))
 
 
-def test_where_warps_meet_elsewhere_the_barrier_of_the_block_is_advised():
+def test_the_barrier_of_the_block_is_advised_if_warps_meet_elsewhere():
     def exchanged(x):
         return np.where(np.arange(len(x)) > 48, x[::-1], x.reshape(-1, 2)[:, ::-1].ravel())
 
@@ -1639,7 +1639,7 @@ gather = KernelExercise(
 )
 
 
-def test_a_barrier_is_looked_for_first_in_the_loop_with_both_accesses():
+def test_a_barrier_is_first_tried_in_the_loop_with_both_accesses():
     verdict = gather(gather_with_one_barrier)
     assert verdict.mistake == "missing barrier"
     line = "Line 11 of your kernel: `tile[t] = x[k * TILE + t]`. Write `cuda.syncthreads()` before it."

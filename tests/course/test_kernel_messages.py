@@ -407,7 +407,7 @@ def each_of(cases):
 
 
 @each_of(HELPS)
-def test_what_is_advised_is_the_slip_undone(notebook, exercise, change, words):
+def test_the_advice_undoes_the_slip(notebook, exercise, change, words):
     found, verdict, source = verdict_on(notebook, exercise, change)
     text = "\n".join([verdict.message, *verdict.details])
     assert verdict.status == "wrong"

@@ -15,7 +15,7 @@ def shows(chrome, selector, text):
 
 
 @pytest.mark.slow
-def test_a_typed_answer_turns_its_check_green_and_a_slider_draws_anew(tmp_path):
+def test_a_typed_answer_turns_its_check_green_and_a_slider_redraws(tmp_path):
     notebook = notebooks.read(PATH)
     place = {found.id: index for index, found in enumerate(notebook.cells)}
     check, explorer = (

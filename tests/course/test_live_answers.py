@@ -50,12 +50,12 @@ def test_a_workbook_that_others_have_packed_is_read(tmp_path, method):
     assert node(f"console.log(JSON.stringify(await answers.unzipped({read})));", tmp_path) == FILES
 
 
-def test_what_is_no_zip_file_is_refused(tmp_path):
+def test_other_files_than_zip_raise(tmp_path):
     code = "answers.unzipped(new Uint8Array(40)).catch((e) => console.log(JSON.stringify(e.message)));"
     assert node(code, tmp_path) == "this is no zip file"
 
 
-def test_a_file_of_the_workbook_tells_its_exercise_and_its_answer(tmp_path):
+def test_a_workbook_file_gives_its_exercise_and_answer(tmp_path):
     topics = ["convolution_on_the_cpu", "convolution_on_the_gpu", "start_here"]
     code = f"""
     const topics = {json.dumps(topics)};
@@ -69,7 +69,7 @@ def test_a_file_of_the_workbook_tells_its_exercise_and_its_answer(tmp_path):
     assert answer == 'x = "ä→"'
 
 
-def test_answers_are_kept_and_forgotten_and_a_store_that_refuses_does_no_harm(tmp_path):
+def test_answers_are_stored_and_removed_and_a_failing_store_does_no_harm(tmp_path):
     code = """
     class Store {
       getItem(k) { return this[k] ?? null }

@@ -136,7 +136,7 @@ def test_before_the_first_run_no_byte_of_python_is_loaded(page):
     assert sum(loaded.values()) < BUDGET
 
 
-def test_nothing_but_pyodides_release_is_named_in_what_is_loaded(site):
+def test_loaded_files_name_only_the_release_of_pyodide(site):
     texts = [path.read_text(encoding="utf-8") for path in site.glob("*.mjs")]
     assert len(texts) == 2
     hosts = {host for text in texts for host in re.findall(r"https?://([\w.-]+)", text)}
@@ -156,7 +156,7 @@ def test_nothing_is_requested_but_the_release_of_pyodide(page):
     assert hosts - own == (set() if WHEELS else {"cdn.jsdelivr.net"})
 
 
-def test_an_editor_stands_in_the_place_of_the_cell_and_its_check(page):
+def test_an_editor_replaces_the_cell_and_its_check(page):
     assert shown(page) == source_of("brighten_kernel").cells.stub
     assert [button.text for button in page.find_elements("css selector", ".live-bar button")[:3]] == [
         *("Run and check", "Stop", "Reset")
@@ -165,7 +165,7 @@ def test_an_editor_stands_in_the_place_of_the_cell_and_its_check(page):
     assert "nothing is sent anywhere" in page.find_element("css selector", ".live-note").text
 
 
-def test_what_is_written_is_kept_and_reset_brings_the_stub_back(page, browser):
+def test_edits_are_kept_and_reset_restores_the_stub(page, browser):
     part(page, ".cm-content").click()
     press(page, "# mine\n")
     assert "# mine" in shown(page)
@@ -178,7 +178,7 @@ def test_what_is_written_is_kept_and_reset_brings_the_stub_back(page, browser):
     assert shown(page) == source_of("brighten_kernel").cells.stub
 
 
-def test_tab_gets_through_the_page_and_indents_for_who_writes(page):
+def test_tab_moves_through_the_page_and_indents_in_the_editor(page):
     from selenium.webdriver import Keys
 
     reached = []
@@ -289,7 +289,7 @@ def test_a_later_run_needs_no_new_start_and_keys_run(page, key):
 
 
 @needs_wheels
-def test_stop_ends_a_loop_without_end_and_the_next_run_starts_anew(page):
+def test_stop_ends_an_endless_loop_and_the_next_run_starts_fresh(page):
     write(page, "while True:\n    pass")
     part(page, ".live-run").click()
     until(page, lambda page: part(page, ".live-state").text == "Running …")
@@ -300,7 +300,7 @@ def test_stop_ends_a_loop_without_end_and_the_next_run_starts_anew(page):
 
 
 @needs_wheels
-def test_what_is_printed_and_what_fails_is_shown_with_its_line(page):
+def test_output_and_errors_are_shown_with_their_lines(page):
     write(page, "print('\\x1b[31mred\\x1b[0m <b>')\nx = 1\nx / 0")
     assert run(page).splitlines() == [
         "red <b>",
@@ -311,7 +311,7 @@ def test_what_is_printed_and_what_fails_is_shown_with_its_line(page):
 
 
 @needs_wheels
-def test_a_package_that_is_needed_is_fetched_when_asked_for(page):
+def test_a_needed_package_is_fetched_on_request(page):
     write(page, "import PIL\n" + source_of("brighten_kernel").cells.solution)
     assert "No module named 'PIL'" in run(page)
     part(page, ".live-fetch").click()
@@ -334,7 +334,7 @@ def judged_in(page, answers):
 @needs_wheels
 @pytest.mark.exhaustive("test_in_page.py: a Python with NumPy alone comes to the verdicts of a notebook")
 @pytest.mark.parametrize("notebook", sorted({found.path.stem for found in in_page()}))
-def test_pyodide_says_what_another_python_with_numpy_alone_says(site, page, tmp_path, notebook):
+def test_pyodide_gives_the_verdicts_of_another_python_with_numpy_alone(site, page, tmp_path, notebook):
     found = [each for each in in_page() if each.path.stem == notebook]
     answers = [asked(each, source) for each in found for source in answers_of(each)]
     there = judged_alone(live.unpack(next(site.glob("course-*.zip")), tmp_path), answers)

@@ -110,17 +110,17 @@ def test_a_guard_left_out_is_missed(found, source):
     "the first exercise of each notebook; guards and sizes in the wrong answers of others",
 )
 @each(with_a_number_for_a_size)
-def test_a_size_written_as_a_number_is_refused(found, source):
+def test_a_size_written_as_a_number_is_rejected(found, source):
     assert found.check(found.run(source)).status == "wrong"
 
 
 @each(with_a_finite_start)
-def test_a_search_from_a_number_is_told(found, source):
+def test_a_search_that_starts_from_a_number_is_named(found, source):
     verdict = found.check(found.run(source))
     assert (verdict.status, verdict.mistake) == ("wrong", "not small enough"), verdict
 
 
-def test_who_allows_no_other_blocks_says_what_a_block_is():
+def test_exercises_with_fixed_blocks_state_the_block_size():
     for found in KERNELS:
         if not found.check.other_blocks:
             text = f"{found.cells.text}{found.cells.stub}"

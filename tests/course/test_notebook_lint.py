@@ -349,14 +349,14 @@ def test_solutions_pass_the_linter_and_the_formatter(tmp_path):
     assert f"{len(PATHS)} files already formatted" in run.stdout
 
 
-def test_the_map_links_to_every_notebook_there_is():
+def test_the_map_links_to_every_notebook():
     (table,) = (cell.source for cell in notebooks.read(PATHS[0]).cells if cell.id == "map-table")
     assert len(re.findall(r"^\| (?:\[)?\d\d ", table, re.MULTILINE)) == len(PATHS)
     ready = set(re.findall(r"\]\((\w+)\.ipynb\)", table)) | {PATHS[0].stem}
     assert ready == {path.stem for path in PATHS}
 
 
-def test_the_readme_s_map_says_what_the_heads_say():
+def test_the_readme_s_map_matches_the_notebooks():
     table = (FOLDER / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[(.+?)\]\((\w+)\.ipynb\) \| (\d+) \| .+ \| (.+) \|$", table, re.MULTILINE)
     assert [stem for _, stem, _, _ in rows] == [path.stem for path in PATHS]

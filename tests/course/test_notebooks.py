@@ -166,7 +166,7 @@ print(type(cuda.jit(lambda: None)).__name__)
 
 @pytest.mark.exhaustive("test_notebook_lint.py: in every notebook the package is imported before numba.cuda")
 @each_notebook
-def test_the_first_cells_select_what_kernels_run_on(path):
+def test_the_first_cells_select_a_device(path):
     """A reader's kernel is a new process, and only before `numba.cuda` can the simulator be had."""
     code = [cell for cell in notebooks.read(path).cells if cell.cell_type == "code"]
     first = next(number for number, cell in enumerate(code) if "setup" in cell.metadata.get("tags", ()))
@@ -208,7 +208,7 @@ REPEATED = [
 @pytest.mark.parametrize(
     ("stem", "cell_id", "name", "package", "inputs"), REPEATED, ids=[name for _, _, name, _, _ in REPEATED]
 )
-def test_a_cell_computes_what_the_package_computes(stem, cell_id, name, package, inputs):
+def test_a_cell_matches_the_package(stem, cell_id, name, package, inputs):
     function = defined_in_cell(stem, cell_id, name)
     for args in inputs():
         np.testing.assert_allclose(function(*args), package(*args), rtol=1e-12, atol=1e-12)
@@ -244,7 +244,7 @@ REPEATED_KERNELS = [
     REPEATED_KERNELS,
     ids=[f"{stem.partition('_')[0]}-{name}" for stem, _, name, _, _ in REPEATED_KERNELS],
 )
-def test_a_kernel_in_a_cell_does_what_the_packages_kernel_does(stem, cell_id, name, package, launches, rng):
+def test_a_kernel_in_a_cell_matches_the_packages_kernel(stem, cell_id, name, package, launches, rng):
     kernel = defined_in_cell(stem, cell_id, name)
     for case in launches(rng):
         ours, theirs = examine(kernel, case).outcome, examine(package, case).outcome
@@ -252,7 +252,7 @@ def test_a_kernel_in_a_cell_does_what_the_packages_kernel_does(stem, cell_id, na
         np.testing.assert_equal(ours.value, theirs.value)
 
 
-def test_every_cell_that_repeats_the_package_is_compared_above():
+def test_every_cell_that_repeats_the_package_is_compared():
     tagged = {
         (path.stem, cell.id)
         for path in PATHS

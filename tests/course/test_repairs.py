@@ -46,7 +46,7 @@ def test_a_repair_is_found_however_slow_the_machine_is(monkeypatch):
 
 
 @pytest.mark.parametrize("spent", [0, TRIES - 1])
-def test_what_was_found_is_cut_down_to_what_is_needed(spent):
+def test_a_repair_is_reduced_to_what_is_needed(spent):
     """With the last try too: a guard has no condition that the kernel does without."""
     repairs = Repairs(shifted, lambda kernel: True)
     repairs._tries = spent

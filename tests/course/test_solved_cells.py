@@ -67,11 +67,11 @@ def kept(*sources, solution=SOLUTION):
         (["0: i = 1", "stub", "a: for i in own_kernel:\n    print(i)"], "stub a"),
     ],
 )
-def test_what_an_exercise_reaches_is_kept(sources, expected):
+def test_cells_that_an_exercise_affects_are_kept(sources, expected):
     assert kept(*sources) == expected
 
 
-def test_a_solution_that_changes_a_constant_reaches_what_reads_it():
+def test_a_solution_that_changes_a_constant_affects_its_readers():
     solution = STUB.replace("4", "8")
     assert kept("stub", "a: SIDE", "b: own_kernel", solution=solution) == "stub a"
 

@@ -84,7 +84,7 @@ def test_registers_are_those_after_the_line_and_changes_are_marked(windows):
     assert at(windows, windows_kernel, 2).registers == {"t": [*range(32, 40), *[None] * 24]}
 
 
-def test_accesses_and_what_they_cost(windows):
+def test_accesses_and_their_costs(windows):
     def costs(step):
         return [(each.array, each.kind, each.sectors, each.degree) for each in step.accesses]
 
@@ -101,7 +101,7 @@ def test_accesses_and_what_they_cost(windows):
     assert costs(at(windows, windows_kernel, 9)) == []
 
 
-def test_a_warp_sees_what_others_have_loaded_after_the_barrier(windows):
+def test_a_warp_sees_loads_of_others_after_the_barrier(windows):
     def tile(line):
         (shared,) = at(windows, windows_kernel, line).shared
         return shared.values.tolist()
@@ -131,7 +131,7 @@ def test_who_waits_at_the_barrier(windows):
     assert windows.texts[5].endswith("The barrier: all warps have arrived and continue.")
 
 
-def test_what_is_told(windows):
+def test_lines_are_described_in_words(windows):
     windows.show(1)
     first = windows_kernel.py_func.__code__.co_firstlineno + 1
     texts = [text.split(". ", 1)[1] for text in windows.texts]
@@ -371,7 +371,7 @@ def test_a_slider_goes_through_steps_and_warps(windows):
     assert (windows.warp, windows.index, controls.step.max) == (0, 0, 14)
 
 
-def test_what_is_stored_is_a_film_with_the_steps_in_words(windows):
+def test_the_stored_output_is_a_film_with_the_steps_in_words(windows):
     windows.show(1)
     bundle = windows._repr_mimebundle_()
     assert set(bundle) >= {"text/html", "text/plain", "application/vnd.jupyter.widget-view+json"}
@@ -389,7 +389,7 @@ def long_kernel(x, rounds):
         x[0] += 1
 
 
-def test_of_many_steps_a_still_picture_is_stored():
+def test_for_many_steps_a_still_picture_is_stored():
     stepper = step(long_kernel)[1, 1](cuda.to_device(np.zeros(1, np.float32)), 40)
     assert len(stepper.steps) == 81
     assert stepper._repr_mimebundle_()["text/html"].count("data:image/png") == 1
@@ -416,20 +416,20 @@ def documented_kernel(x):
     """Do nothing."""
 
 
-def test_a_kernel_that_is_not_written_yet_has_one_line():
+def test_an_unwritten_kernel_has_one_line():
     x = cuda.to_device(np.zeros(1, np.float32))
     assert step(empty_kernel)[1, 1](x).texts[0].endswith("`...`. Lane 0 active.")
     assert step(documented_kernel)[1, 1](x).texts[0].endswith("`def documented_kernel(x):`. Lane 0 active.")
 
 
 @pytest.mark.parametrize("warp", [2, -1, 0.5, "one"])
-def test_a_warp_that_is_not_there_is_refused(warp):
+def test_a_warp_out_of_range_raises(warp):
     x, out = cuda.to_device(np.zeros(36, np.float32)), cuda.device_array(40, np.float32)
     with pytest.raises(ValueError, match=r"warp must be an integer from 0 to 1, got ('one'|-?[\d.]+)$"):
         step(windows_kernel, warp=warp)[1, 40](x, out)
 
 
-def test_what_cannot_be_stepped_through_is_refused():
+def test_endless_loops_and_wrong_arguments_raise():
     x = cuda.to_device(np.zeros(1, np.float32))
     with pytest.raises(
         (ValueError, LaunchStopped), match="come to more than 1,000 lines: is a loop without end"

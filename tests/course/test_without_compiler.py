@@ -60,7 +60,7 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_kernels_run_and_networks_answer_and_what_needs_numba_says_so(alone):
+def test_kernels_run_and_networks_predict_without_numba(alone):
     done = alone("-c", PROGRAM)
     assert done.returncode == 0, done.stderr
     slow = "Numba is not installed, so the CPU backend computes by its definitions, slowly: pip install numba"

@@ -81,7 +81,7 @@ def test_a_source_brings_all_that_it_uses():
         (partial(max, 0), "it is not written as a `def`"),
     ],
 )
-def test_what_cannot_stand_alone_says_why(function, reason):
+def test_functions_that_cannot_stand_alone_say_why(function, reason):
     with pytest.raises(NotStandalone) as raised:
         standalone(function)
     assert reason in str(raised.value)
@@ -149,7 +149,7 @@ def test_a_wrong_answer_leaves_the_one_before(folder):
     assert path.read_text() == before
 
 
-def test_what_no_notebook_defines_is_not_kept(folder):
+def test_answers_from_outside_a_notebook_are_not_kept(folder):
     attempt = mnist_cnn.adam_step.reference
     assert mnist_cnn.adam_step(attempt).status == "solved"
     assert not folder.exists()
@@ -166,7 +166,7 @@ def test_an_answer_without_its_source_counts_as_solved(folder):
     assert workbook.answer("mnist_cnn", "adam_step", otherwise=7) == 7
 
 
-def test_a_folder_that_cannot_be_written_is_told_and_the_answer_stays_right(tmp_path, monkeypatch):
+def test_a_read_only_folder_is_reported_and_the_answer_stays_right(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CNN_NUMBA_WORKBOOK", str(tmp_path / "file"))
     verdict = first_cuda_kernels.relu_stride_kernel(in_a_notebook(RELU, "relu")["relu_stride_kernel"])
@@ -242,7 +242,7 @@ def test_somebody_elses_answer_does_not_run_until_its_folder_is_named(opened, mo
         trace.unlink()
 
 
-def test_to_look_at_somebody_elses_workbook_runs_nothing(opened):
+def test_looking_at_somebody_elses_workbook_runs_nothing(opened):
     caption = course.progress().caption
     assert "1 of " in caption
     assert "1 of 14 kernels of the network are yours" in caption
@@ -253,12 +253,12 @@ def test_to_look_at_somebody_elses_workbook_runs_nothing(opened):
     "text",
     ["-" * 200_000 + "1", "x = a" + ".a" * 100_000, "lambda: " * 50_000 + "1", "(" * 500, "\0", "x = "],
 )
-def test_an_answer_that_python_cannot_read_is_none(opened, text):
+def test_an_answer_with_a_syntax_error_counts_as_none(opened, text):
     (opened[0] / "first_cuda_kernels_relu_stride_kernel.py").write_text(text)
     assert "0 of 14 kernels of the network are yours" in course.progress().caption
 
 
-def test_what_a_check_has_kept_runs_wherever_it_was_kept_and_nothing_else(opened, tmp_path):
+def test_only_answers_kept_by_a_check_run(opened, tmp_path):
     kept = in_a_notebook(RELU, "relu")["relu_stride_kernel"]
     assert workbook.keep(first_cuda_kernels.relu_stride_kernel, kept) == "Kept in your workbook."
     assert the_answer().py_func.__name__ == "relu_stride_kernel"
@@ -316,7 +316,7 @@ def test_a_workbook_of_the_first_edition_is_kept(folder, file, topic, name):
 # --- outline and progress ---------------------------------------------------------------------------------
 
 
-def test_the_outline_is_that_of_the_notebooks():
+def test_the_outline_matches_the_notebooks():
     from solutions import FOLDER
 
     stems = [chapter.stem for chapter in NOTEBOOKS]

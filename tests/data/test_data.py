@@ -189,7 +189,7 @@ def test_environment_variable_names_the_folder(cache, tmp_path, monkeypatch):
     assert len(load("mnist").train_images) == 4
 
 
-def test_a_changed_source_is_converted_anew(cache, tmp_path):
+def test_a_changed_source_is_converted_again(cache, tmp_path):
     folder = write_idx_folder(tmp_path / "root", small_images(seed=0))
     first = load("mnist", data_dir=folder)
     time.sleep(0.01)
@@ -216,7 +216,7 @@ def flip_a_bit(path):
     ],
     ids=["missing", "empty", "truncated", "one bit", "another order"],
 )
-def test_a_damaged_cache_is_made_anew(cache, tmp_path, array, damage):
+def test_a_damaged_cache_is_rebuilt(cache, tmp_path, array, damage):
     folder = write_idx_folder(tmp_path / "root", small_images())
     first = load("mnist", data_dir=folder)
     (victim,) = cache.rglob(f"{array}.npy")
@@ -245,7 +245,7 @@ def test_every_bit_of_a_cached_header_counts(cache, tmp_path, step):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "3", '{"recognised": null}', '{"crc32": {}}', "half {"])
-def test_a_damaged_record_of_the_cache_is_made_anew(cache, tmp_path, text):
+def test_a_damaged_record_of_the_cache_is_rebuilt(cache, tmp_path, text):
     folder = write_idx_folder(tmp_path / "root", small_images())
     first = load("mnist", data_dir=folder)
     (record,) = cache.rglob("about.json")
@@ -416,7 +416,7 @@ def test_a_file_that_cannot_be_read_is_named(cache, tmp_path, monkeypatch):
 
 @pytest.mark.skipif(os.name == "nt", reason="needs fcntl")
 @pytest.mark.parametrize("kind", ["mnist", "cifar10"])
-def test_leftovers_go_when_their_process_is_gone(cache, tmp_path, kind):
+def test_leftovers_are_removed_after_their_process_ended(cache, tmp_path, kind):
     folder = write_idx_folder(tmp_path / "root", small_images())
     lines = (
         "from cnn_numba.data.files import Path, working_folder",
@@ -473,7 +473,7 @@ def test_the_committed_files_are_known_as_mnist(cache):
     ]
 
 
-def test_the_files_of_the_known_data_sets_are_told_apart():
+def test_the_known_data_sets_have_different_files():
     known = [digest for source in data_files.SOURCES.values() for digest in source.digests]
     assert len(set(known)) == len(known) == 14
 
@@ -506,7 +506,7 @@ def test_one_known_file_is_enough(cache, two_known):
 
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize(("asked", "held"), [("mnist", "fashion-mnist"), ("fashion-mnist", "mnist")])
-def test_a_name_that_the_files_contradict_is_refused(cache, two_known, asked, held, cached):
+def test_a_name_that_the_files_contradict_raises(cache, two_known, asked, held, cached):
     if cached:
         load(data_dir=two_known[held])
     before = files_under(cache) if cached else []
@@ -522,7 +522,7 @@ def test_a_name_that_the_files_contradict_is_refused(cache, two_known, asked, he
     assert load(held, data_dir=two_known[held]).name == held
 
 
-def test_files_of_two_data_sets_are_refused(cache, two_known):
+def test_files_of_two_data_sets_raise(cache, two_known):
     folder = two_known["mnist"]
     shutil.copy(two_known["fashion-mnist"] / f"{STEMS[3]}.gz", folder)
     for name in (None, "mnist", "fashion-mnist"):
@@ -543,7 +543,7 @@ def test_unknown_files_have_the_name_asked_for(cache, tmp_path, two_known, name)
     assert f"{folder} holds files of unknown checksums, taken for MNIST" in lines
 
 
-def test_a_cache_from_before_the_names_is_made_anew(cache, two_known):
+def test_a_cache_from_before_the_names_is_rebuilt(cache, two_known):
     load(data_dir=two_known["fashion-mnist"])
     (record,) = cache.rglob("about.json")
     record.unlink()
@@ -552,7 +552,7 @@ def test_a_cache_from_before_the_names_is_made_anew(cache, two_known):
     assert load(data_dir=two_known["fashion-mnist"]).name == "fashion-mnist"
 
 
-def test_what_was_recognised_is_not_computed_again(cache, two_known, monkeypatch):
+def test_recognised_files_are_not_hashed_again(cache, two_known, monkeypatch):
     load(data_dir=two_known["fashion-mnist"])
     monkeypatch.delattr(data_files, "_content")
     assert load(data_dir=two_known["fashion-mnist"]).name == "fashion-mnist"
@@ -596,7 +596,7 @@ def test_every_form_of_a_line_is_compared(cache, tmp_path, line, encoding, right
             load("mnist", data_dir=folder)
 
 
-def test_names_in_no_encoding_and_folders_are_none_of_ours(cache, tmp_path):
+def test_lines_with_undecodable_names_or_folders_are_ignored(cache, tmp_path):
     folder = write_idx_folder(tmp_path / "root", small_images())
     name = f"{STEMS[0]}.gz"
     (folder / "SHA256SUMS").write_bytes(
@@ -616,7 +616,7 @@ def test_names_in_no_encoding_and_folders_are_none_of_ours(cache, tmp_path):
         (b"\x80\x81\xff", 1, r"'\ufffd\ufffd\ufffd'"),
     ],
 )
-def test_a_line_that_is_no_checksum_is_named(cache, tmp_path, content, number, shown):
+def test_an_invalid_checksum_line_is_named(cache, tmp_path, content, number, shown):
     folder = write_idx_folder(tmp_path / "root", small_images())
     (folder / "SHA256SUMS").write_bytes(content)
     with pytest.raises(DataError) as caught:
@@ -685,7 +685,7 @@ def a_packed_file_of(lengths, count):
         ((), "is not an IDX file of bytes with 3 axes"),
     ],
 )
-def test_what_would_fill_the_memory_is_not_unpacked(cache, tmp_path, lengths, message):
+def test_files_that_would_fill_the_memory_are_not_unpacked(cache, tmp_path, lengths, message):
     folder = write_idx_folder(tmp_path / "root", small_images())
     victim = folder / f"{STEMS[0]}.gz"
     victim.write_bytes(a_packed_file_of(lengths, 400_000_000))
@@ -867,7 +867,7 @@ def test_outside_a_checkout_mnist_is_downloaded_once(cache, mirrors, tmp_path, n
     assert not list(cache.rglob("*ubyte*"))
 
 
-def test_mirrors_that_will_not_do_are_each_named(cache, mirrors, tmp_path):
+def test_each_failing_mirror_is_named(cache, mirrors, tmp_path):
     write_idx_folder(tmp_path / "other", small_images())
     (tmp_path / "html").mkdir()
     (tmp_path / "html" / f"{STEMS[0]}.gz").write_text("<html>Please log in</html>")
@@ -894,7 +894,7 @@ def test_without_a_network_and_a_checkout_mnist_is_one_line_quickly(cache, mirro
     assert "\n" not in str(caught.value)
 
 
-def test_the_known_digests_are_those_of_the_committed_files():
+def test_the_known_digests_match_the_committed_files():
     for stem, digest in zip(STEMS, data_files.SOURCES["mnist"].digests, strict=True):
         assert hashlib.sha256(gzip.decompress((COMMITTED / f"{stem}.gz").read_bytes())).hexdigest() == digest
 
@@ -1009,7 +1009,7 @@ def make_known_to_torchvision(monkeypatch, folder):
     return CIFAR10
 
 
-def test_cifar10_is_what_torchvision_reads(cache, cifar10, monkeypatch):
+def test_cifar10_equals_what_torchvision_reads(cache, cifar10, monkeypatch):
     folder, *_ = cifar10
     theirs = make_known_to_torchvision(monkeypatch, folder)(folder.parent)
     ours = load("cifar10", data_dir=folder.parent)
@@ -1017,7 +1017,7 @@ def test_cifar10_is_what_torchvision_reads(cache, cifar10, monkeypatch):
     assert theirs.targets == ours.train_labels.tolist()
 
 
-def test_the_published_checksums_are_torchvision_s():
+def test_the_published_checksums_match_torchvision():
     from torchvision.datasets import CIFAR10
 
     theirs = dict(CIFAR10.train_list + CIFAR10.test_list) | {CIFAR10.filename: CIFAR10.tgz_md5}
@@ -1078,7 +1078,7 @@ def test_a_missing_cifar10_batch_is_named(cache, request, version, file):
         load("cifar10", data_dir=folder.parent)
 
 
-def test_a_folder_without_any_says_what_was_looked_for(cache, tmp_path):
+def test_an_empty_folder_says_what_was_looked_for(cache, tmp_path):
     with pytest.raises(
         DataError, match=r"does not hold CIFAR-10: .* cifar-10-batches-py or cifar-10-batches-bin .*"
     ):
@@ -1118,7 +1118,7 @@ def test_the_made_pictures_are_the_same_bytes_everywhere(cache, monkeypatch, tmp
         load("made-pictures", data_dir=tmp_path)
 
 
-def test_the_made_pictures_are_drawn_whatever_the_folder_of_the_others(cache, monkeypatch, tmp_path):
+def test_the_made_pictures_ignore_the_folder_of_the_others(cache, monkeypatch, tmp_path):
     tiny(monkeypatch, "made-pictures", 20)
     source = data_files.SOURCES["made-pictures"]
     monkeypatch.setattr(pictures, "BATCH", 20)

@@ -120,7 +120,7 @@ def test_a_deep_grey_picture_keeps_its_shades_in_colour(ramp):
     assert picture.min() < 10 < 245 < picture.max()
 
 
-def test_a_photo_that_was_turned_stands_upright(expected, tmp_path):
+def test_a_rotated_photo_is_turned_upright(expected, tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # The camera lay on its side.
     seven().rotate(90, expand=True).save(tmp_path / "turned.jpg", exif=exif, quality=95)
@@ -136,7 +136,7 @@ def test_a_digit_that_touches_the_edge():
 
 @pytest.mark.parametrize("shape", [(1, 1), (28, 28), (3, 500)])
 @pytest.mark.parametrize("value", [0, 128, 255])
-def test_a_blank_picture_is_refused(shape, value):
+def test_a_blank_picture_raises(shape, value):
     with pytest.raises(ValueError, match="there is no digit in the picture: it is blank"):
         prepare_digit(np.full(shape, value, np.uint8))
 
@@ -163,7 +163,7 @@ def test_tiny_pictures_do_not_crash(shape):
         np.full((2, 2), "x"),
     ],
 )
-def test_arrays_that_are_no_pictures_are_refused(array):
+def test_arrays_that_are_no_pictures_raise(array):
     with pytest.raises(ValueError, match=rf"a picture must have shape .* got shape \({array.shape[0]}"):
         prepare_digit(array)
 
@@ -218,13 +218,13 @@ def test_a_large_jpeg_is_made_smaller_while_it_is_read(expected, large, tmp_path
     assert max(max(size) for size in read) <= 5900 / 4
 
 
-def test_a_large_picture_that_cannot_be_is_refused(large, tmp_path):
+def test_a_large_picture_that_cannot_be_reduced_raises(large, tmp_path):
     large.save(tmp_path / "large.png", compress_level=1)
     with pytest.raises(ValueError, match="has 4400 x 5900 pixels, more than 25 million: make it smaller"):
         prepare_digit(tmp_path / "large.png")
 
 
-def test_a_picture_that_says_it_is_huge_is_refused_without_a_warning(tmp_path, recwarn):
+def test_a_picture_with_a_huge_header_raises_without_a_warning(tmp_path, recwarn):
     """A hundred megapixels in a file of some bytes."""
     header = b"P5 10000 10000 255\n"
     (tmp_path / "huge.pgm").write_bytes(header + bytes(10))
@@ -268,7 +268,7 @@ def right():
 
 @pytest.mark.exhaustive_unless(lambda kind: kind in list(KINDS)[::3], "every third kind of photograph")
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_photograph_is_read_whatever_the_light_and_whatever_lies_around(right, kind):
+def test_a_photograph_is_read_in_any_light_and_surroundings(right, kind):
     # MNIST's own digits, cleanly enlarged: 40 of 40. Measured 39 or 40 here; with one brightness for all of
     # the paper 4 to 15, but for even light and the blackboard.
     assert right(lambda digit, seed: photograph(digit, kind, seed)) >= 38
@@ -318,7 +318,7 @@ BOX = [(8, 8), (112, 8), (112, 152), (8, 152), (8, 8)]
         pytest.param(([(115, 5), (112, 20)], 4), id="a speck"),
     ],
 )
-def test_what_surrounds_the_digit_is_left_out(expected, mark):
+def test_marks_around_the_digit_are_left_out(expected, mark):
     digit, doubts = on_paper(mark)
     assert np.abs(digit.astype(int) - expected).mean() < 2.5
     assert doubts == []

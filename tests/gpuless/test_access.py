@@ -309,7 +309,7 @@ def test_atomics_on_different_words_of_a_bank_are_a_conflict():
     assert "16-way, 2 lanes serialised" in str(access)
 
 
-def test_single_requests_can_be_asked():
+def test_single_requests_are_available():
     access = access_map(tile_kernel)[1, (32, 32)](zeros(32, 32), zeros(32, 32))
     requests = access.requests
     column = (requests.array == access.number("tile")) & (requests.kind == READ)
@@ -338,7 +338,7 @@ def scattered_kernel(x, indices, y):
     y[i] = s[t]
 
 
-def test_scattered_accesses_are_counted_as_with_pencil_and_paper(rng):
+def test_scattered_accesses_are_counted_as_by_hand(rng):
     indices = rng.integers(0, 500, (100, 3))
     indices[rng.random((100, 3)) < 0.3] = 7
     access = access_map(scattered_kernel)[2, 50](zeros(500), cuda.to_device(indices), zeros(100))
@@ -361,7 +361,7 @@ def test_scattered_accesses_are_counted_as_with_pencil_and_paper(rng):
 # --- What is said about it ---------------------------------------------------------------------------------
 
 
-def test_the_lines_are_those_of_the_source():
+def test_lines_match_the_source():
     access = access_map(tile_kernel)[1, (32, 32)](zeros(32, 32), zeros(32, 32))
     said = [(each.site.expression, each.access) for each in access.lines]
     assert said == [
@@ -408,7 +408,7 @@ def test_every_kernel_has_a_map(case):
     ).all()
 
 
-def test_a_trace_will_do():
+def test_a_trace_is_accepted():
     trace = record(increment_kernel)[2, 32](zeros(40))
     assert access_map(trace).total("x").sectors == 10
     assert access_map(trace).trace is trace
@@ -431,7 +431,7 @@ def test_a_kernel_that_touches_nothing():
 
 
 @pytest.mark.needs("matplotlib")
-def test_errors_name_what_is_wrong():
+def test_errors_name_the_wrong_argument():
     access = access_map(increment_kernel)[1, 32](zeros(32))
     with pytest.raises(ValueError, match="no array 'z', only 'x'"):
         access.total("z")
@@ -469,7 +469,7 @@ def test_any_shape_is_drawn(shape, by):
 
 
 @pytest.mark.needs("matplotlib")
-def test_colours_tell_who_and_numbers_how_often():
+def test_colours_show_the_reader_and_numbers_the_count():
     access = access_map(nchw_kernel)[1, 32](zeros(1, 1, 3, 40), zeros(32))
     read, written = plot_access(access, "x", by="warp").axes[:2]
     assert [text.get_text() for text in written.texts] == ["nobody"]
@@ -494,7 +494,7 @@ def test_the_simulator_does_without_matplotlib():
 
 
 @pytest.mark.parametrize("scale", [1, 2**40])
-def test_distinct_rows_are_those_that_numpy_finds(rng, scale):
+def test_distinct_rows_match_numpy(rng, scale):
     columns = rng.integers(0, 4, (3, 200)) * [[1], [scale], [scale]]
     columns[1] = np.sort(columns[1])
     ours = distinct(*columns)

@@ -174,7 +174,7 @@ def test_counts_of_a_barrier():
     assert found == [32 - i for i in range(32)] + [7] * 32
 
 
-def test_the_parity_tells_which_phase_is_over():
+def test_the_parity_shows_which_phase_is_over():
     body = init(1) + "mov.u32 %x9, 0;\n@!%p1 bra END;\n"
     for i in range(6):
         parity = i % 2
@@ -185,7 +185,7 @@ def test_the_parity_tells_which_phase_is_over():
     assert found[0] == 0b010101010101
 
 
-def test_bytes_that_are_to_come():
+def test_expected_bytes():
     """A copy in bulk counts its bytes; the phase is over when they and the arrival are there."""
     source = np.arange(256, dtype=np.uint32)
     body = init(1) + "mov.u32 %x3, buffer;\n@!%p1 bra WAIT;\n"
@@ -240,7 +240,7 @@ def test_copies_that_arrive_at_a_barrier():
         assert found == [100 + (i ^ 63) for i in range(64)]
 
 
-def test_lanes_have_barriers_of_their_own():
+def test_lanes_have_their_own_barriers():
     """Eight barriers, one for the lanes of equal number modulo 8: a lane waits for the other warp's."""
     body = "mov.u32 %x3, buffer; and.b32 %x4, %t, 7; mad.lo.u32 %x1, %x4, 8, %x3; setp.lt.u32 %p1, %t, 8;"
     body += "@%p1 mbarrier.init.shared.b64 [%x1], 8; bar.sync 0; add.u32 %x5, %x3, 1024;"

@@ -47,7 +47,7 @@ def run(program, timeout=120, **environment):
     return out.split("\n")[:-1]
 
 
-def test_the_device_says_what_it_is():
+def test_the_device_describes_itself():
     out = run(
         """
         print(check(cu.cuDeviceGetCount()), check(cu.cuDeviceGetName(128, 0)).split(b"\\0")[0].decode())
@@ -65,7 +65,7 @@ def test_the_device_says_what_it_is():
     assert out[1:] == ["CUDA_ERROR_INVALID_DEVICE", "9", "0", "32", "1024", str(1 << 28)]
 
 
-def test_a_function_that_is_missing_says_so_by_name():
+def test_a_missing_function_is_named():
     out = run(
         """
         from gpuless.emulator.driver import last_detail
@@ -75,7 +75,7 @@ def test_a_function_that_is_missing_says_so_by_name():
     assert out == ["CUDA_ERROR_NOT_SUPPORTED cuGraphicsUnmapResources is not supported by the emulated GPU"]
 
 
-def test_errors_have_names_and_words():
+def test_errors_have_names_and_descriptions():
     out = run(
         """
         for code in (0, 2, 700, 801, 12345):
@@ -106,7 +106,7 @@ def test_pinned_and_mapped_memory_in_a_kernel():
     run("pinned_and_mapped_memory_in_a_kernel.py")
 
 
-def test_memory_comes_to_an_end():
+def test_memory_is_limited():
     out = run(
         """
         free, total = check(cu.cuMemGetInfo())
@@ -134,7 +134,7 @@ def test_memory_comes_to_an_end():
     ],
     ids=["around it", "container", "version 1", "unknown", "none"],
 )
-def test_the_memory_that_a_container_is_allowed(membership, limits, wanted, tmp_path):
+def test_the_memory_limit_of_a_container(membership, limits, wanted, tmp_path):
     for name, content in {f"sys/fs/cgroup/{name}": f"{limits[name]}\n" for name in limits}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
@@ -144,7 +144,7 @@ def test_the_memory_that_a_container_is_allowed(membership, limits, wanted, tmp_
     assert settings.memory_limits(tmp_path) == wanted
 
 
-def test_half_of_what_is_allowed_is_the_capacity(monkeypatch):
+def test_half_of_the_memory_limit_is_the_capacity(monkeypatch):
     monkeypatch.delenv("GPULESS_MEMORY", raising=False)
     for limits, wanted in (([1 << 62, 1 << 28], 1 << 27), ([1 << 20], 1 << 24)):
         monkeypatch.setattr(settings, "memory_limits", lambda limits=limits: limits)
@@ -221,7 +221,7 @@ def test_a_cluster_of_several_blocks_is_refused():
     assert out == ["CUDA_SUCCESS", "CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_NOT_SUPPORTED"]
 
 
-def test_machine_code_of_a_gpu_is_refused():
+def test_machine_code_of_a_gpu_is_rejected():
     out = run(
         """
         from gpuless.emulator.driver import last_detail
@@ -287,7 +287,7 @@ def test_an_assertion_is_told_to_the_launch_that_it_failed_in():
     ]
 
 
-def test_a_heap_that_does_not_fit_gives_nothing():
+def test_malloc_returns_null_if_the_heap_is_too_small():
     ptx = """
         .version 8.0
         .target sm_80
@@ -408,7 +408,7 @@ def test_pytorch_stays_on_the_cpu(first):
     )
 
 
-def test_memory_that_nobody_has_written_holds_nothing_of_use():
+def test_unwritten_memory_is_poisoned():
     run(
         """
         for dtype in (np.float16, np.float32, np.float64, np.complex64):

@@ -104,7 +104,7 @@ def test_a_trap(goes_on):
     assert caught.value.kind == "trap"
 
 
-def test_warps_that_wait_for_nobody(goes_on):
+def test_a_barrier_that_other_warps_never_reach(goes_on):
     body = "setp.lt.u32 %p1, %r1, 32; @%p1 bar.sync 1, 64; @!%p1 bar.sync 2, 64;"
     with pytest.raises(Fault, match="wait at barriers that others will not reach") as caught:
         run(STORE.replace("BODY", body), [np.zeros(64, np.uint32)], block=(64, 1, 1))
@@ -117,7 +117,7 @@ WAIT = """L: ld.acquire.gpu.global.u32 %r3, [%rd3+128]; setp.eq.u32 %p1, %r3, 0;
 LINEAR = "mad.lo.u32 %r1, %r1, 1664525, 1013904223; add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3,"
 
 
-def test_a_block_that_fails_ends_those_that_wait_for_what_it_would_write(monkeypatch, goes_on):
+def test_a_failing_block_ends_blocks_that_wait_for_it(monkeypatch, goes_on):
     """Block 1 waits for a number that block 0, after some time, does not come to write."""
     monkeypatch.setattr(RUNNING, "kernel_seconds", 20)
     body = f"""setp.ne.u32 %p1, %r2, 0; @%p1 bra L; mov.u32 %r3, 0; M: {LINEAR} 100000000; @%p1 bra M;
@@ -127,7 +127,7 @@ def test_a_block_that_fails_ends_those_that_wait_for_what_it_would_write(monkeyp
     assert caught.value.kind == "address"
 
 
-def test_a_launch_behind_a_longer_one_is_not_taken_for_endless(monkeypatch):
+def test_a_launch_behind_a_longer_one_does_not_count_as_endless(monkeypatch):
     """Each block of the longer one takes a fraction of the limit, and all together several times as long."""
     monkeypatch.setattr(RUNNING, "kernel_seconds", 0.75)
     body = f"mov.u32 %r3, 0; L: {LINEAR} 200000; @%p1 bra L; st.global.u32 [%rd3], %r1;"
@@ -222,7 +222,7 @@ IN_SHARED = """.shared .align 16 .b8 s[128];
         ("add.s64 %rd8, %rd5, %rd3; ld.shared.u32 %r2, [%rd8+8192];", 0, 8192, 0),
     ],
 )
-def test_what_a_block_has_not_asked_for_is_no_shared_memory(body, step, byte, thread, goes_on):
+def test_shared_memory_beyond_the_request_is_a_fault(body, step, byte, thread, goes_on):
     """It is noticed in another page of 4096 bytes."""
     text = IN_SHARED.replace("BODY", body).replace("ld.param.u64 %rd2, [p1];", f"mov.u64 %rd2, {step};")
     told = rf"at byte {byte} of shared memory, of which the block has 128: .* thread \({thread}, 0, 0\)"
@@ -231,7 +231,7 @@ def test_what_a_block_has_not_asked_for_is_no_shared_memory(body, step, byte, th
 
 
 @pytest.mark.parametrize(("step", "thread"), [(40000, r"\d+"), (-400, r"\d+"), (1 << 30, "1")])
-def test_a_wild_address_in_local_memory_is_no_stack_overflow_and_near_no_array(step, thread, goes_on):
+def test_a_wild_local_address_is_named_as_such(step, thread, goes_on):
     body = f""".local .align 8 .b8 own[128]; mov.u64 %rd4, own; mul.wide.u32 %rd5, %r1, 1;
         mad.lo.s64 %rd5, %rd5, {step}, %rd4; st.local.u32 [%rd5], %r1; ld.local.u32 %r3, [%rd5];
         st.global.u32 [%rd3], %r3;"""
@@ -240,7 +240,7 @@ def test_a_wild_address_in_local_memory_is_no_stack_overflow_and_near_no_array(s
         run(STORE.replace("BODY", body), [np.zeros(1024, np.uint32)], block=(1024, 1, 1))
 
 
-def test_the_room_of_shared_memory_is_that_of_each_launch(goes_on):
+def test_the_size_of_shared_memory_belongs_to_each_launch(goes_on):
     body = (
         "mov.u64 %rd5, more; add.s64 %rd8, %rd5, %rd3; st.shared.u32 [%rd8], %r1; ld.shared.u32 %r2, [%rd8];"
     )
@@ -256,7 +256,7 @@ def test_the_room_of_shared_memory_is_that_of_each_launch(goes_on):
         run(text.replace("%rd5, %rd3;", "%rd5, 4096;"), [np.zeros(64, np.uint32)], shared=64)
 
 
-def test_lanes_that_are_off_may_have_addresses_beyond_shared_memory():
+def test_inactive_lanes_may_have_addresses_beyond_shared_memory():
     """What would be read for all lanes at once is read for those that are on."""
     body = """mad.lo.s64 %rd8, %rd7, 120, %rd5; setp.lt.u32 %p1, %r1, 2; mov.u32 %r2, 9;
         st.shared.u32 [%rd5], 7; st.shared.u32 [%rd5+120], 8; bar.sync 0;
@@ -287,14 +287,14 @@ def test_a_large_frame_does_not_step_over_the_end_of_a_stack():
         run(function + STORE.replace("BODY", body), [np.zeros(64, np.uint32)], block=(64, 1, 1))
 
 
-def test_a_block_of_1024_threads_has_all_local_memory_that_a_gpu_has():
+def test_a_block_of_1024_threads_has_the_full_local_memory():
     body = """.local .align 8 .b8 own[500000]; mov.u64 %rd4, own; mad.wide.u32 %rd5, %r1, 480, %rd4;
         st.local.u32 [%rd5], %r1; ld.local.u32 %r3, [%rd5]; st.global.u32 [%rd3], %r3;"""
     (found,) = run(STORE.replace("BODY", body), [np.zeros(1024, np.uint32)], block=(1024, 1, 1))
     assert found.tolist() == list(range(1024))
 
 
-def test_a_kernel_that_prints_without_end_is_stopped():
+def test_a_kernel_that_prints_endlessly_is_stopped():
     """It is with its host nearly always."""
     assert run_program("a_kernel_that_prints_without_end.py") == ["True"]
 
@@ -363,7 +363,7 @@ def test_a_block_that_begins_late_has_ended_none_before(monkeypatch):
     array.free()
 
 
-def test_a_barrier_that_a_block_does_not_have(goes_on):
+def test_a_barrier_number_that_does_not_exist(goes_on):
     """Of numbers that differ the first lane's that is there counts."""
     body = "ld.global.u32 %r3, [%rd3]; setp.lt.u32 %p1, %r3, 7; @%p1 bra END; bar.sync %r3, 32;\nEND:"
     run(STORE.replace("BODY", body), [np.array([5] * 8 + [15] * 24, np.uint32)])
@@ -534,7 +534,7 @@ def told():
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_a_fault_tells_the_line_and_the_thread(told, name):
+def test_a_fault_names_the_line_and_the_thread(told, name):
     words, thread = LINES[name]
     first, *places = told[name].splitlines()
     block = 2 if name == "written" else 0
@@ -562,13 +562,13 @@ def test_a_fault_tells_the_line_and_the_thread(told, name):
         assert re.fullmatch(rf"  (called from )?line {number} of .*{file}: {re.escape(text)}", place)
 
 
-def test_a_fault_that_does_not_come_again_tells_what_is_known(told):
+def test_a_fault_that_does_not_recur_names_what_is_known(told):
     assert "block (0, 0, 0), among threads 0 to 0 of it" in told["once"]
     assert "line " not in told["once"]
     assert told["aligned"] == ""
 
 
-def test_a_block_that_fails_lets_those_go_that_wait_for_it():
+def test_a_failing_block_releases_blocks_at_its_barrier():
     """The others would wait for it at the barrier of the grid."""
     out = run_program("a_block_fails_before_the_barrier_of_the_grid.py")
     assert out == ["CUDA_ERROR_ILLEGAL_ADDRESS", "[2.0, 1.0]"]
@@ -587,7 +587,7 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_a_kernel_without_end_is_stopped(told, name):
+def test_an_endless_kernel_is_stopped(told, name):
     mark = "# absent" if name == "absent" else "# spin"
     line = next(i for i, text in enumerate(told["lines"], 1) if mark in text)
     assert told[name].startswith("CUDAError CUDA_ERROR_LAUNCH_TIMEOUT: ")

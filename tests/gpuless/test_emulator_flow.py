@@ -48,7 +48,7 @@ def test_random_programs(shape, monkeypatch):
     ],
 )
 @pytest.mark.parametrize("shift", [-1, -5, 3])
-def test_an_unsigned_index_wraps_around_in_lanes_that_are_off(wide, shift):
+def test_an_unsigned_index_wraps_around_in_inactive_lanes(wide, shift):
     body = f"add.s32 %x1, %i, {shift}; mov.u32 %x2, 7; setp.ge.u32 %p1, %x1, 64;\n@%p1 bra OFF;\n"
     found, _ = results(
         f"{body}{wide} ld.global.u32 %x2, [%y2];\nOFF: st.global.u32 [%out], %x2;", [NUMBERS], 64, 2
@@ -103,7 +103,7 @@ def test_negative_indices_count_from_the_end(wrapped, shift, stored):
 
 
 @pytest.mark.parametrize("shift", [-5, -40])
-def test_negative_indices_of_lanes_that_are_off(shift):
+def test_negative_indices_of_inactive_lanes(shift):
     body = f"cvt.s64.s32 %y1, %i; add.s64 %y1, %y1, {shift}; mov.u32 %x6, 7; setp.lt.s64 %p1, %y1, 0;\n"
     body += f"@%p1 bra OFF;\n{_WRAPPED['plain']} ld.global.u32 %x6, [%y5];\nOFF: st.global.u32 [%out], %x6;"
     assert results(body, [NUMBERS], 64)[0] == [100 + i + shift if i + shift >= 0 else 7 for i in range(64)]
@@ -111,7 +111,7 @@ def test_negative_indices_of_lanes_that_are_off(shift):
 
 @pytest.mark.parametrize("shift", [-1, -40, 1])
 @pytest.mark.parametrize("how", ["add.s32 %x3, %x2, %x4; ld.shared.u32 %x6, [%x3{}];"])
-def test_shared_memory_before_the_first_byte_belongs_to_lanes_that_are_off(shift, how):
+def test_inactive_lanes_may_address_shared_memory_before_its_start(shift, how):
     body = "shl.b32 %x4, %t, 2; mov.u32 %x2, s; add.s32 %x3, %x2, %x4; st.shared.u32 [%x3], %i; bar.sync 0;"
     body += f"mov.u32 %x6, 7; add.s32 %x1, %t, {shift}; setp.ge.u32 %p1, %x1, 64;\n@%p1 bra OFF;\n"
     offset = f"+{4 * shift}" if shift > 0 else str(4 * shift)
@@ -123,7 +123,7 @@ def test_shared_memory_before_the_first_byte_belongs_to_lanes_that_are_off(shift
     assert found == [i + shift if 0 <= i + shift < 64 else 7 for i in range(64)]
 
 
-def test_an_index_of_8_bits_wraps_around_in_lanes_that_are_on():
+def test_an_index_of_8_bits_wraps_around_in_active_lanes():
     table = np.arange(1000, 1256, dtype=np.uint32)
     body = "add.s32 %x1, %t, 250; cvt.u64.u8 %y1, %x1; shl.b64 %y1, %y1, 2; add.s64 %y2, %a0, %y1;"
     found, _ = results(body + "ld.global.u32 %x2, [%y2]; st.global.u32 [%out], %x2;", [table], 64)
@@ -151,7 +151,7 @@ def test_shifts_by_the_width_or_more():
     assert found == [((5 << i if i < 32 else 0) + (high >> i) + (-8 >> i)) & 0xFFFFFFFF for i in range(64)]
 
 
-def test_divisions_by_zero_in_lanes_that_are_off():
+def test_divisions_by_zero_in_inactive_lanes():
     body = "mov.u32 %x2, 99; setp.eq.u32 %p1, %t, 0;\n@%p1 bra OFF;\n"
     body += "div.s32 %x2, 1000, %t; rem.s32 %x3, 1000, %t; cvt.u64.u32 %y1, %t; div.u64 %y2, 5000, %y1;"
     body += (
@@ -176,7 +176,7 @@ def test_ordered_and_unordered_comparisons():
 
 
 @pytest.mark.parametrize("choice", ["%ntid.x, 32", "%tid.y, 0"])
-def test_a_choice_between_the_same_constant_is_written_where_the_register_is_none(choice):
+def test_a_choice_between_equal_constants_is_written(choice):
     body = f"""setp.ge.u32 %p2, %t, 8; setp.eq.u32 %p3, %c, 1;
     @%p2 bra A;
     selp.b32 %x1, {choice}, %p3; bra B;
@@ -193,7 +193,7 @@ def test_round_down_makes_a_power_of_two():
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 40])
-def test_masked_loads_end_where_the_array_does(step):
+def test_masked_loads_end_with_the_array(step):
     numbers = np.arange(4096, dtype=np.uint32)  # 16 KB: right after it nothing may be read
     first = 4096 - 20 * step
     body = f"setp.ge.u32 %p1, %t, 20;\n@%p1 bra OFF;\nmul.lo.s32 %x1, %t, {step}; add.s32 %x1, %x1, {first};"
@@ -202,12 +202,12 @@ def test_masked_loads_end_where_the_array_does(step):
     assert found == [first + step * i for i in range(20)] + [0] * 12
 
 
-def test_a_register_that_nobody_has_set():
+def test_an_unset_register():
     body = "setp.lt.u32 %p1, %t, 9;\n@%p1 mov.u32 %x1, 4;\nadd.s32 %x2, %x1, %x9; xor.b32 %x3, %x2, %x2;"
     assert results(body + "st.global.u32 [%out], %x3;")[0] == [0] * 32
 
 
-def test_a_carry_that_lanes_have_or_not():
+def test_a_carry_in_some_lanes():
     body = "sub.s32 %x1, 0, %t; add.cc.u32 %x2, %x1, 4; addc.cc.u32 %x3, 7, 0; addc.u32 %x4, 0, 0;"
     body += "sub.cc.u32 %x5, %t, 4; subc.u32 %x6, 0, 0; shl.b32 %x3, %x3, 4; xor.b32 %x3, %x3, %x6;"
     found, _ = results(body + "xor.b32 %x3, %x3, %x2; st.global.u32 [%out], %x3;")
@@ -216,7 +216,7 @@ def test_a_carry_that_lanes_have_or_not():
     ]
 
 
-def test_control_flow_that_no_source_has():
+def test_control_flow_without_a_source_form():
     """Two ways into a loop, and a jump from one branch into the other."""
     body = """and.b32 %x1, %t, 7; mov.u32 %x2, 0; and.b32 %x5, %t, 1; setp.eq.u32 %p1, %x5, 0;
     @%p1 bra SECOND;
@@ -247,7 +247,7 @@ def test_control_flow_that_no_source_has():
 
 
 @pytest.mark.parametrize("block", [32, 40, 64])
-def test_a_branch_on_what_only_some_lanes_have_loaded(block):
+def test_a_branch_on_a_load_of_some_lanes(block):
     # The others have nothing there, and a condition of their own that is false whatever it is.
     body = """and.b32 %x1, %i, 3; setp.eq.u32 %p1, %x1, 1; mov.u32 %x4, 7;
     @!%p1 bra MEET;
@@ -263,7 +263,7 @@ def test_a_branch_on_what_only_some_lanes_have_loaded(block):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_any_control_flow_at_all(seed):
+def test_arbitrary_control_flow(seed):
     """Blocks that branch anywhere, by what a lane holds, a number of times."""
     rng, count = random.Random(seed), 9
     blocks = [

@@ -95,7 +95,7 @@ def test_an_assertion_in_a_module_that_calls_by_addresses(monkeypatch):
     assert asserted == ["f.cu:7: fill: block: [0, 0, 0], thread: [5, 0, 0] Assertion `x < 5` failed."]
 
 
-def test_a_function_of_cuda_that_is_declared_otherwise_is_refused():
+def test_a_cuda_function_declared_differently_is_rejected():
     body = "{ .param .b32 size; .param .b64 got; st.param.b32 [size], 64; call (got), malloc, (size); }"
     with pytest.raises(PtxError, match=r"malloc takes parameters of \(8,\) bytes and gives \(8,\)"):
         results(body + STORE)
@@ -158,7 +158,7 @@ WILD = """.global .align 1 .b8 name[3] = {111, 107, 0};
 @pytest.mark.parametrize("barrier", ["", "bar.sync 0;"], ids=["", "barrier"])
 @pytest.mark.parametrize("wild", [12344, 1 << 60, "%a0"])
 @pytest.mark.parametrize("what", ["text", "form", "numbers"])
-def test_what_printf_is_given_is_a_wild_address(wild, barrier, what, capsys):
+def test_wild_addresses_given_to_printf(wild, barrier, what, capsys):
     """One thread's is, and it is the one that is named."""
     wild_at = f"setp.eq.u32 %p1, %t, 21; mov.u64 %y3, {wild}; @%p1 mov.u64 %y2, %y3;"
     if wild == "%a0":
@@ -195,7 +195,7 @@ def test_a_text_without_an_end_is_cut(capsys):
 
 
 @pytest.mark.parametrize("which", range(3))
-def test_what_an_assertion_is_given_is_a_wild_address(which):
+def test_wild_addresses_given_to_an_assertion(which):
     given = ["name"] * 3
     given[which] = "99999"
     body = f"""mov.u64 %y2, {given[0]}; mov.u64 %y3, {given[1]}; mov.u64 %y4, {given[2]};

@@ -355,7 +355,7 @@ def arithmetic_cases(name, type_):
 @pytest.mark.usefixtures("direction")
 @pytest.mark.parametrize("type_", ["f32", "f64"])
 @pytest.mark.parametrize("name", ARITHMETIC)
-def test_arithmetic_is_rounded_as_asked_for(name, type_):
+def test_arithmetic_rounds_as_requested(name, type_):
     check_all(arithmetic_cases(name, type_))
 
 
@@ -371,7 +371,7 @@ def test_division_and_roots_are_rounded_to_nearest(type_):
 @pytest.mark.usefixtures("direction")
 @pytest.mark.parametrize("mode", ["rz", "rm", "rp"])
 @pytest.mark.parametrize("type_", ["f32", "f64"])
-def test_division_and_roots_are_rounded_as_asked_for(type_, mode):
+def test_division_and_roots_round_as_requested(type_, mode):
     oracle = float_oracle(lambda a, b: a / b, type_, mode, lambda a, b: (a * math.copysign(1, b),))
     check(f"div.{mode}.{type_} %d, %a, %b", [type_] * 2, type_, oracle)
     check(f"rcp.{mode}.{type_} %d, %a", [type_], type_, float_oracle(lambda a: 1 / a, type_, mode))
@@ -460,7 +460,7 @@ def test_conversions_to_integers_saturate(have, mode):
 
 
 @pytest.mark.parametrize("have", ["s32", "u32", "s64", "u64"])
-def test_conversions_of_integers_are_rounded_as_asked_for(have):
+def test_conversions_of_integers_round_as_requested(have):
     bits = int(have[1:])
 
     def case(want, mode):

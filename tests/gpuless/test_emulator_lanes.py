@@ -144,7 +144,7 @@ def test_rules_describe_rows_by_themselves(name, rng):
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(rng=RNG)
-def test_what_is_known_of_a_warp_is_known_of_its_rows(rng):
+def test_facts_about_a_warp_hold_for_its_rows(rng):
     bits, rows = rng.choice(BITS), rng.choice((2, 4, 8))
     kind, numbers = held(rng, bits)
     assert describes(lanes.in_rows(kind, rows), numbers, bits)
@@ -176,7 +176,7 @@ def test_a_number_that_is_widened_or_cut(rng):
 
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(rng=RNG)
-def test_lanes_that_do_not_wrap_may_be_assumed_to_stay_near_each_other(rng):
+def test_lanes_that_do_not_wrap_stay_near_each_other(rng):
     sign = rng.random() < 0.5
     offsets = distances(rng, 16)
     align = rng.randrange(9)
@@ -191,7 +191,7 @@ def test_lanes_that_do_not_wrap_may_be_assumed_to_stay_near_each_other(rng):
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(rng=RNG)
-def test_what_is_one_or_the_other_is_described_by_what_both_have_in_common(rng):
+def test_a_choice_is_described_by_what_both_sides_share(rng):
     bits = rng.choice(BITS)
     (x, a), (y, b) = held(rng, bits), held(rng, bits)
     if rng.random() < 0.5:  # often the same distances from another number

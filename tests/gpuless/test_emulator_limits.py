@@ -39,7 +39,7 @@ def test_the_assembler_counts_bytes(most, what, write):
     assert reason.endswith(f" uses too much {what} ({most + 1} bytes, {most} max)")
 
 
-def test_shared_memory_counts_where_a_kernel_names_it():
+def test_shared_memory_counts_if_a_kernel_names_it():
     body, both = ".reg .b32 %r<2>; st.shared.u32 [one], %r1;", " st.shared.u32 [two+4], %r1;"
     before = ".shared .align 4 .b8 one[30000]; .shared .align 4 .b8 two[30000];"
     assert refused(body, before=before) == []
@@ -65,7 +65,7 @@ def test_the_assembler_counts_barriers(instruction, words):
     assert reasons[0].startswith(words) if words else not reasons
 
 
-def test_local_memory_is_that_of_the_deepest_calls():
+def test_local_memory_covers_the_deepest_calls():
     def function(name, size, calls=""):
         return f".func {name}() {{ .local .align 4 .b8 l[{size}]; {calls} ret; }}\n"
 

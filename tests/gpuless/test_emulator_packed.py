@@ -451,7 +451,7 @@ def test_the_smaller_and_the_larger_of_sixteen_bits(type_):
     check_sixteen_bits(type_, [(name, 2, oracle(name)) for name in ("min", "max", "min.NaN", "max.NaN")])
 
 
-def test_denormal_halves_are_flushed_where_asked_for():
+def test_denormal_halves_are_flushed_on_request():
     tiny, one, both = 0x8001, 0x3C00, 0x0001_8001
     assert apply("add.ftz.f16 %d, %a, %b", ["f16"] * 2, "f16", [tiny, tiny], [0, one]) == ([0, one],) * 2
     assert apply("add.f16 %d, %a, %b", ["f16"] * 2, "f16", [tiny], [0]) == ([tiny],) * 2
@@ -605,7 +605,7 @@ def test_conversions_between_the_two_formats_of_sixteen_bits():
 
 
 @pytest.mark.parametrize(("want", "have"), [("bf16", "f16"), ("f16", "bf16")])
-def test_conversions_between_the_two_formats_are_rounded_as_asked_for(want, have):
+def test_conversions_between_the_two_formats_round_as_requested(want, have):
     given = [*EDGES[have], *range(100, 1 << 16, 397), 0x3BFF, 0xBBFF]
     for mode in ("rz", "rm", "rp"):
         lanes, scalars = apply(f"cvt.{mode}.{want}.{have} %d, %a", [have], want, given)

@@ -152,7 +152,7 @@ def test_a_loop_over_a_window(block, rng):
 
 
 @of_each_block
-def test_rows_where_lanes_part(block, rng):
+def test_rows_with_diverging_lanes(block, rng):
     # Some rows are off as a whole, some lanes of others; what they would read is not there.
     @cuda.jit
     def some(x, out, first):

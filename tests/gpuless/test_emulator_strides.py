@@ -87,7 +87,7 @@ def test_numbers_a_stride_apart(block, bits, steps):
 @of_each_block
 @pytest.mark.parametrize("product", PRODUCTS)
 @pytest.mark.parametrize("stride", [2, 4, 12, -8])
-def test_however_the_address_is_computed(block, product, stride):
+def test_any_computation_of_the_address(block, product, stride):
     found, expected = loaded(block, 16, 4096, stride, 40, product=product)
     assert found == expected
 
@@ -95,7 +95,7 @@ def test_however_the_address_is_computed(block, product, stride):
 @of_each_block
 @pytest.mark.parametrize("limit", [0, 1, 3, 20])
 @pytest.mark.parametrize("stride", [4, 8, -4, 1 << 40])
-def test_lanes_that_are_off_load_nothing(block, limit, stride):
+def test_inactive_lanes_load_nothing(block, limit, stride):
     # What they would load lies outside of the array, which would be a fault.
     if stride == 1 << 40:
         limit = min(limit, 1)

@@ -55,7 +55,7 @@ def test_files_in_memory_need_not_be_allowed(no_memory_files, tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_neither_may_be_executed_the_folder_is_named(no_programs, no_memory_files):
+def test_the_folder_is_named_if_neither_may_be_executed(no_programs, no_memory_files):
     with pytest.raises(OSError, match=rf"from {tempfile.gettempdir()}: .*Set TMPDIR to a folder"):
         called(7)
 

@@ -104,7 +104,7 @@ LANES = [(1 << 32) - 1, 0x7FFF0FF0, 1 << 13]
 @pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize("form", PLACES)
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_lanes_add_up_what_lies_where_they_are(address, form, lanes, features):
+def test_lanes_sum_the_elements_at_their_places(address, form, lanes, features):
     rng = random.Random(form)
     places = [PLACES[form](i, rng) for i in range(32)]
     for bits, store in ((32, "apart"), (32, "narrow"), (64, "narrow")):
@@ -121,7 +121,7 @@ def test_numbers_of_few_bits(bits, features):
 
 
 @pytest.mark.parametrize("address", ["wide", "product", "less"])
-def test_lanes_that_are_off_may_be_nowhere(address, features):
+def test_inactive_lanes_may_have_wild_addresses(address, features):
     for elsewhere in (1 << 40, 1 << 29, (1 << 62) + 3):
         places = [i if i % 5 else elsewhere for i in range(32)]
         lanes = sum(1 << i for i in range(32) if i % 5)
@@ -130,14 +130,14 @@ def test_lanes_that_are_off_may_be_nowhere(address, features):
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_a_lane_that_is_nowhere_is_found(address, features):
+def test_a_wild_address_of_one_lane_is_found(address, features):
     for elsewhere in ((1 << 31) - 9, (1 << 32) - (1 << 24), 1 << 28):
         places = [i if i != 7 else elsewhere for i in range(32)]
         with pytest.raises(faults.Fault, match="illegal memory access"):
             summed(address, "apart", 32, places, rounds=2)
 
 
-def test_an_array_ends_with_what_is_read_of_it(features):
+def test_nothing_is_read_beyond_the_last_element(features):
     """A window is not read beyond the last number that a lane asks for: after it there is no memory."""
     data = np.arange(1024, dtype=np.uint32)  # a page
     places = [1023 - 31 * 7 // 4 + i * 7 // 4 for i in range(32)]
@@ -148,7 +148,7 @@ def test_an_array_ends_with_what_is_read_of_it(features):
     assert [found[place] for place in places] == [2 * place for place in places]
 
 
-def test_a_vector_that_a_loop_leaves_alone_is_known():
+def test_a_vector_unchanged_by_a_loop_is_known():
     text = KERNEL.format(
         address=ADDRESSES["wide"].format(shift=2), store=STORES["apart"].format(shift=2), bits=32, width=32
     )

@@ -113,7 +113,7 @@ def test_votes(mode, group, block):
     assert results(body + STORE, [column(*HELD)], block)[0] == [wanted(i % 32) for i in range(block)]
 
 
-def test_votes_where_lanes_are_apart():
+def test_votes_of_diverged_lanes():
     body = f"{read('%x1')} setp.gt.u32 %p1, %x1, 4;\n@%p1 bra MORE;\n"
     body += "activemask.b32 %x9; setp.eq.u32 %p2, %x1, 1; "
     body += "vote.sync.ballot.b32 %x3, %p2, %x9; xor.b32 %x9, %x9, %x3;\n"
@@ -218,7 +218,7 @@ def test_a_producer_arrives_and_a_consumer_waits():
 
 
 @pytest.mark.parametrize("gone", [32, 64, 50])
-def test_warps_that_return_early_are_not_waited_for(gone):
+def test_barriers_do_not_wait_for_returned_warps(gone):
     body = f"mov.u32 %x9, 1; setp.ge.u32 %p1, %t, {gone};\n@%p1 ret;"
     body += f"\n{SLOT} st.shared.u32 [%x40], %t; bar.sync 0;"
     body += f"xor.b32 %x1, %x40, 4; ld.shared.u32 %x9, [%x1]; bar.sync 0; {STORE}"
@@ -229,7 +229,7 @@ def test_warps_that_return_early_are_not_waited_for(gone):
 # --- Memory ------------------------------------------------------------------------------------------------
 
 
-def test_dynamic_shared_memory_lies_behind_the_static():
+def test_dynamic_shared_memory_follows_the_static():
     variables = ".extern .shared .align 16 .b8 more[];\n.shared .align 4 .b8 s[100];"
     body = f"and.b32 %x1, %t, 15; setp.lt.u32 %p1, %t, 16; {SLOT} mov.u32 %x42, more; shl.b32 %x2, %t, 2;"
     body += "add.s32 %x3, %x42, %x2; st.shared.u32 [%x3], %t; @%p1 st.shared.u32 [%x40], -1; bar.sync 0;"
@@ -238,7 +238,7 @@ def test_dynamic_shared_memory_lies_behind_the_static():
     assert results(body, block=64, shared=256, variables=variables)[0] == [63 - i for i in range(64)]
 
 
-def test_a_kernel_has_the_shared_memory_of_what_it_calls_and_not_of_other_kernels():
+def test_a_kernel_has_the_shared_memory_of_its_functions_only():
     before = "".join(
         f".visible .entry k{i}() {{ .shared .align 4 .b8 own{i}[49152]; ret; }}\n" for i in range(6)
     )
@@ -254,7 +254,7 @@ def test_a_kernel_has_the_shared_memory_of_what_it_calls_and_not_of_other_kernel
     assert [launch.Kernel(module, name).static_shared for name in ("f", "k0")] == [8256, 49152]
 
 
-def test_accesses_that_tell_another_thread_stay_in_the_order_of_the_program():
+def test_synchronising_accesses_keep_their_order():
     """Those of vectors of lanes as well."""
     compiler = 'fence syncscope("singlethread") seq_cst'
     for access, wanted in {
@@ -511,7 +511,7 @@ def called(argument="%t", into="%x9"):
     )
 
 
-def test_a_function_returns_to_each_lane_its_own():
+def test_each_lane_gets_its_own_return_value():
     function = """.func (.param .b32 out) g(.param .b32 n) {
     .reg .b32 %r<5>; .reg .pred %p<3>; ld.param.u32 %r1, [n]; setp.gt.u32 %p1, %r1, 10;
     @%p1 bra MORE;
@@ -544,7 +544,7 @@ def test_a_loop_waits_by_calling_a_function(read, how, monkeypatch):
     assert results(body, [column(0)], 64, before=functions)[0] == [7] * 64
 
 
-def test_a_function_in_which_threads_end_is_refused():
+def test_a_function_in_which_threads_end_is_rejected():
     """But not where the compiler says by `exit` that nobody comes there."""
     function = """.func fails() {{ trap; exit; }}
     .func (.param .b32 out) g(.param .b32 n) {{
@@ -574,7 +574,7 @@ def test_recursion():
 
 
 @pytest.mark.parametrize("size", [64, 40000])
-def test_a_function_has_local_memory_of_its_own(size):
+def test_a_function_has_its_own_local_memory(size):
     """What a caller keeps there stays, however much the function takes for itself."""
     function = f""".func (.param .b32 out) g(.param .b32 n) {{
     .local .align 8 .b8 own[{size}]; .reg .b32 %r<5>; .reg .b64 %rd<5>; ld.param.u32 %r1, [n];
@@ -610,7 +610,7 @@ def test_parameters_that_are_registers():
     assert results(body, before=function)[0] == [wanted(i) for i in range(32)]
 
 
-def test_parameters_of_the_kernel_at_addresses_that_lanes_compute():
+def test_kernel_parameters_at_computed_addresses():
     text = """.visible .entry f(.param .u64 p0, .param .align 8 .b8 p1[128])
     {{ .reg .b32 %r<9>; .reg .b64 %y<9>; .reg .pred %p1;
     ld.param.u64 %y1, [p0]; mov.u32 %r1, %tid.x; mul.wide.u32 %y2, %r1, 4; add.s64 %y1, %y1, %y2;
@@ -627,7 +627,7 @@ def test_parameters_of_the_kernel_at_addresses_that_lanes_compute():
     assert found.tolist() == [5000000 + 10000 * (e + 1) + 100 * e + i for i, e in enumerate(even)] + [0] * 11
 
 
-def test_parameters_of_the_kernel_have_addresses_that_any_load_may_be_given():
+def test_kernel_parameters_have_addresses_for_any_load():
     """And other parameters are read as ever; a function is given such an address as well."""
     function = """.func (.param .b32 out) second(.param .b64 at) {
     .reg .b32 %r<2>; .reg .b64 %rd<2>; ld.param.b64 %rd1, [at]; ld.u32 %r1, [%rd1+4];
@@ -733,7 +733,7 @@ def test_a_block_is_a_cluster_by_itself():
         ("call (%x1), nothing, (%x2);", r"call \(%x1\), nothing, \(%x2\): "),
     ],
 )
-def test_ptx_that_refers_to_nothing_is_one_error_with_its_text(body, told):
+def test_undefined_references_in_ptx_give_one_error_with_the_text(body, told):
     with pytest.raises(PtxError, match=told):
         results(f"setp.lt.u32 %p1, %t, 9; {body} END: {STORE}")
 
@@ -747,7 +747,7 @@ def test_ptx_that_refers_to_nothing_is_one_error_with_its_text(body, told):
         "mma.sync.aligned.m3n3k3.f16 %x1, %x2",
     ],
 )
-def test_what_is_not_known_is_one_error_with_its_text(instruction):
+def test_unknown_instructions_give_one_error_with_the_text(instruction):
     """Even where no thread comes to it."""
     name = instruction.split()[0]
     with pytest.raises(PtxError, match=name.replace(".", r"\.")):

@@ -85,7 +85,7 @@ def test_a_lane_that_wraps_meets_no_workers_memory(block, image):
 
 @of_each_block
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
-def test_a_lane_that_is_off_may_wrap_around(block, view, image):
+def test_an_inactive_lane_may_wrap_around(block, view, image):
     expected = np.zeros_like(image[view])
     expected[:, 1:] = image[view][:, :-1]
     found = launch(left_inside_kernel, block, cuda.to_device(image)[view])
@@ -166,7 +166,7 @@ WIDENED = {
 
 
 @pytest.mark.parametrize("body", WIDENED.values(), ids=WIDENED)
-def test_every_way_to_make_an_index_wider(body):
+def test_every_conversion_to_a_wider_index(body):
     # Were they not to wrap around, all lanes would meet numbers of the array.
     x = np.arange(64, dtype=np.uint32)
     with pytest.raises(Fault, match="illegal memory access") as caught:

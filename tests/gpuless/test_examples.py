@@ -31,7 +31,7 @@ def printed(module, capsys, monkeypatch, *arguments):
     return capsys.readouterr().out
 
 
-def test_they_know_nothing_of_gpuless():
+def test_examples_do_not_import_gpuless():
     # These are programs as anybody may have them; the others show how a kernel is tested.
     programs = [program for program in sorted(EXAMPLES.glob("*.py")) if not program.stem.startswith("test_")]
     assert [program.stem for program in programs] == ["life", "monte_carlo", "nbody"]

@@ -50,7 +50,7 @@ def launched(kernel, *arguments):
     return tallies[0].launched.kernel.source
 
 
-def test_numba_cuda_is_what_the_emulated_gpu_runs():
+def test_the_emulated_gpu_runs_numba_cuda():
     assert frontends.installed()
     assert not frontends.simulated()
 
@@ -66,7 +66,7 @@ def test_a_kernel_has_its_function_its_arguments_and_its_lines():
     assert ".loc" in source.with_lines()
 
 
-def test_what_is_known_goes_with_its_source():
+def test_knowledge_about_a_source_is_freed_with_it():
     source, module = Known(), ptx.parse(TEXT)
     lines.remember(TEXT, source)
     assert lines.source_of(module) is source
@@ -85,14 +85,14 @@ def test_a_module_with_lines_takes_the_place_of_the_one_without():
     assert origin.module.files == {1: "kernel.py"}
 
 
-def test_one_whose_memory_differs_does_not():
+def test_a_module_with_different_memory_does_not():
     source = Known(TEXT.replace(".visible", ".global .b32 more;\n.visible"))
     lines.remember(TEXT, source)
     module = ptx.parse(TEXT)
     assert lines.Origin(module).module is module
 
 
-def test_a_frontend_that_does_not_know_is_no_error():
+def test_a_frontend_without_an_answer_is_no_error():
     source = Unknown()
     lines.remember(TEXT, source)
     module = ptx.parse(TEXT)
@@ -116,7 +116,7 @@ def compilations(no_kernels, monkeypatch):
     return told
 
 
-def test_nvvm_makes_no_ptx_of_a_kernel_that_nothing_is_to_be_linked_with(compilations):
+def test_nvvm_is_not_called_for_a_kernel_without_links(compilations):
     @cuda.jit(device=True)
     def twice(number):
         return number * 2
@@ -133,7 +133,7 @@ def test_nvvm_makes_no_ptx_of_a_kernel_that_nothing_is_to_be_linked_with(compila
     assert compilations == [False, True]
 
 
-def test_what_numba_links_a_kernel_with_is_found(compilations):
+def test_linked_code_of_a_kernel_is_found(compilations):
     @cuda.jit
     def reshaping(x):
         x.reshape((2, 2))[1, 0] = 3

@@ -65,7 +65,7 @@ def printed(alone, *lines, **options):
     return done.stdout
 
 
-def test_nothing_else_is_there(alone):
+def test_no_other_packages_are_installed(alone):
     found = printed(
         alone,
         "from importlib.util import find_spec",
@@ -103,7 +103,7 @@ def test_all_tests_of_the_simulator_and_the_sanitizer_pass(alone):
     assert reasons <= MAY_LACK
 
 
-def test_a_program_of_numbas_runs_and_says_what_runs_it(alone, tmp_path):
+def test_a_numba_program_runs_and_names_the_simulator(alone, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     done = alone("-m", "gpuless", "program.py", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, PRINTED, "")
@@ -151,7 +151,7 @@ def test_kernels_need_not_name_numba(alone):
     ]
 
 
-def test_what_needs_more_says_what_to_install(alone):
+def test_missing_packages_are_named_with_their_command(alone):
     found = printed(
         alone,
         "import gpuless",
@@ -199,7 +199,7 @@ def test_what_needs_more_says_what_to_install(alone):
         assert line.startswith(start)
 
 
-def test_a_wish_for_a_gpu_without_a_compiler_is_refused(alone):
+def test_requesting_a_gpu_without_a_compiler_raises(alone):
     found = printed(
         alone,
         "import os",

@@ -153,7 +153,7 @@ def test_a_program_can_be_given_the_simulator(tmp_path):
         ("hardware", "kernels run on the GPU: the environment variable GPULESS is hardware\n"),
     ],
 )
-def test_alone_it_says_what_kernels_run_on(gpu, told):
+def test_without_a_program_it_names_the_device(gpu, told):
     if gpu == "emulator" and emulator.problem():
         pytest.skip(emulator.problem())
     status, printed, _ = call(*GPULESS, "--gpu", gpu)
@@ -172,13 +172,13 @@ def test_alone_it_says_what_kernels_run_on(gpu, told):
         (["-c"], "", "-m and -c need an argument"),
     ],
 )
-def test_wrong_options_are_refused(arguments, wish, told):
+def test_wrong_options_give_an_error(arguments, wish, told):
     status, _, error = call(*GPULESS, *arguments, GPULESS=wish)
     assert status == 2
     assert told in error
 
 
-def test_a_site_customisation_of_the_users_own_runs_as_well(tmp_path):
+def test_the_users_site_customisation_runs_too(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.mine = 5")
     child = "subprocess.run([sys.executable, '-c', 'print(mine)'])"
     code = f"import subprocess, sys; print(mine, flush=True); {child}"
@@ -206,7 +206,7 @@ PYTEST = ["-m", "pytest", "-p", "gpuless", "-p", "no:cacheprovider"]
 
 
 @emulated
-def test_a_suite_finds_the_emulated_gpu_and_each_test_starts_afresh(suite):
+def test_a_suite_uses_the_emulated_gpu_and_each_test_starts_fresh(suite):
     spread = ["-p", "xdist", "-n", "1"] if importlib.util.find_spec("xdist") else []
     status, printed, _ = call(*PYTEST, *spread, cwd=suite)
     assert status == 1
@@ -223,7 +223,7 @@ def test_a_conftest_can_ask_for_it(tmp_path):
     assert "\ngpuless: kernels run " in printed
 
 
-def test_a_package_that_is_tested_changes_nothing(tmp_path):
+def test_a_tested_package_changes_nothing(tmp_path):
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").write_text("from gpuless import pytest_plugins")
@@ -250,7 +250,7 @@ CAPABILITIES = "7.5, 8.0, 8.6, 8.7, 8.9, 9.0, 10.0 or 12.0"
 @pytest.mark.parametrize(
     ("value", "told"), [("8", "8 0"), ("8.6", "8 6"), ("10.0", "10 0"), ("12.0", "12 0")]
 )
-def test_it_passes_for_what_numba_compiles_for(value, told):
+def test_the_compute_capability_can_be_set(value, told):
     program = "import numpy as np\nfrom numba import cuda\n@cuda.jit\ndef f(x): cuda.atomic.add(x, 0, 1)\n"
     program += (
         "x = np.zeros(1, np.int32); f[1, 33](x); print(x[0], *cuda.get_current_device().compute_capability)"
@@ -279,7 +279,7 @@ def test_it_passes_for_what_numba_compiles_for(value, told):
         ("GPULESS_KERNEL_SECONDS", "soon", "must be a number above 0, got 'soon'"),
     ],
 )
-def test_a_setting_that_cannot_be_is_named(name, value, told):
+def test_a_wrong_setting_is_named(name, value, told):
     status, printed, error = call(*GPULESS, **{name: value})
     assert status != 0
     assert f"{name} {told}" in error
@@ -287,14 +287,14 @@ def test_a_setting_that_cannot_be_is_named(name, value, told):
     assert not printed
 
 
-def test_a_wrong_order_of_the_simulator_ends_the_run_before_a_launch():
+def test_a_wrong_simulator_order_is_an_error_before_any_launch():
     status, printed, error = call(*GPULESS, GPULESS="simulator", GPULESS_ORDER="backwards")
     assert (status, printed) == (2, "")
     words = "'forwards', 'reversed', 'shuffled' or 'in step'"
     assert error.endswith(f"error: GPULESS_ORDER must be {words}, got 'backwards'\n")
 
 
-def test_a_wrong_wish_ends_the_run(suite):
+def test_a_wrong_device_ends_the_run(suite):
     status, _, error = call(*PYTEST, cwd=suite, GPULESS="fast")
     assert status == 4
     assert "GPULESS must be hardware, emulator or simulator, got 'fast'" in error

@@ -49,7 +49,7 @@ def test_in_a_process_with_the_simulator(file, request):
 @pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.skipif(gpuless.select().simulated, reason="they run by themselves")
-def test_what_is_exhaustive_in_a_process_with_the_simulator(request):
+def test_exhaustive_tests_in_a_process_with_the_simulator(request):
     lines, printed = verdicts(request.config.rootpath, tuple(FILES), "exhaustive")
     assert {verdict for verdict, _ in lines} == {"PASSED"}, printed[-8000:]
 

@@ -253,7 +253,7 @@ def test_operators_in_place_and_of_fields():
     assert (x[0], rows["total"][0]) == (8, 2.5)
 
 
-def test_accesses_of_replaced_operators_are_where_they_stand():
+def test_accesses_of_replaced_operators_keep_their_place():
     out, x = cuda.to_device(np.array([10.0, 2.0, 0.0, 3.0])), cuda.to_device(np.array([2], np.int32))
     rows = cuda.to_device(
         np.array([(10, 4, 0.1)], [("total", float), ("count", np.int32), ("scale", np.float32)])
@@ -269,7 +269,7 @@ def test_accesses_of_replaced_operators_are_where_they_stand():
     assert [site.expression for _, site in first[:3]] == ["out[0]", "x[0]", "out[0]"]
 
 
-def test_the_code_runs_that_was_loaded_whatever_its_file_says_now(tmp_path):
+def test_the_loaded_code_runs_even_if_its_file_changed(tmp_path):
     file, source = tmp_path / "loaded.py", "def kernel(out, x):\n    out[0] = x[0] ** -1\n"
     namespace = {}
     file.write_text(source)
@@ -332,7 +332,7 @@ def atomic_of_an_index_kernel(out, x):
         (int_of_complex_kernel, "int32 of a complex number is not available: take its real part"),
     ],
 )
-def test_what_the_compiler_refuses_by_its_types(kernel, reason):
+def test_type_errors_of_the_compiler(kernel, reason):
     with pytest.raises(UnsupportedPython, match=reason):
         Launch(kernel, 1, 1).run([np.zeros(1), np.ones(1)])
 
@@ -465,7 +465,7 @@ def every_way_to_read_kernel(out, x, y):
         out[4] += row[0]
 
 
-def test_however_an_element_is_read_it_is_wide():
+def test_elements_are_wide_however_they_are_read():
     x, y = np.array([200, 201, 202], np.uint8), np.full((2, 3), 250, np.uint8)
     expected = [4 * value + 3 * 250 for value in x.tolist()] + [603, 500]
     out = np.zeros(5, np.int64)
@@ -502,13 +502,13 @@ def test_bools_are_counted():
     assert flags.all()
 
 
-def test_an_index_out_of_bounds_is_told_as_for_any_array():
+def test_an_index_out_of_bounds_is_reported_as_for_any_array():
     for x in (np.zeros(4, np.int32), np.zeros(4, np.uint8)):
         with pytest.raises(IndexError, match=r"index 4 is out of bounds for axis 0 with size 4\n.*in kernel"):
             Launch(add_kernel, 1, 5).run([np.zeros(5), x, x])
 
 
-def test_garbage_from_beyond_an_array_is_wide_as_well():
+def test_garbage_beyond_an_array_is_wide_too():
     x, out = np.array([200], np.uint8), np.zeros(2, np.int32)
     report = sanitize(times_thousand_kernel)[1, 2](cuda.to_device(out), cuda.to_device(x))
     assert {finding.kind for finding in report.findings} == {"out of bounds"}
@@ -652,7 +652,7 @@ def test_a_view_under_the_sanitizer():
         (part_kernel, np.zeros(8, np.uint8), "no GPU can read int32 there: .* between multiples of 4 bytes"),
     ],
 )
-def test_views_that_no_gpu_can_read_are_refused(kernel, x, message):
+def test_views_that_no_gpu_can_read_raise(kernel, x, message):
     for wrapped in (kernel, sanitize(kernel)):
         with pytest.raises(ValueError, match=rf"(?s){message}.*in kernel {kernel.__name__}, line \d+: out"):
             wrapped[1, 1](cuda.to_device(np.zeros(1)), cuda.to_device(x))
@@ -720,7 +720,7 @@ def float32_kernel(out, x, factor):
     out[2] = math.sqrt(x[1]) * math.exp(x[1])
 
 
-def test_what_says_float32_remains_float32(rng):
+def test_explicit_float32_stays_float32(rng):
     x = rng.random(100, dtype=np.float32)
     out = run(float32_kernel, np.full(3, np.nan), x, np.float32(0.1))
     tenth = np.float32(0.1)
@@ -799,7 +799,7 @@ def test_types_are_found_under_all_their_names():
     assert vars(np) == before
 
 
-def test_modules_of_the_user_are_looked_into_as_well():
+def test_modules_of_the_user_are_searched_too():
     settings = ModuleType("settings")
     settings.scale, settings.table, settings.double = 0.1, np.array([200], np.uint8), with_default
 
@@ -815,7 +815,7 @@ def test_modules_of_the_user_are_looked_into_as_well():
     assert type(settings.scale) is float
 
 
-def test_numpy_integers_as_arguments_are_as_wide_as_elements():
+def test_numpy_integer_arguments_are_as_wide_as_elements():
     @cuda.jit
     def kernel(out, a, b, pair):
         out[0] = a + a
@@ -836,12 +836,12 @@ def test_casts_are_types_as_well():
     assert typed("text") == "text"
 
 
-def test_casts_of_what_is_no_number_do_not_stop_the_kernel():
+def test_casts_of_other_objects_do_not_stop_the_kernel():
     with np.errstate(all="ignore"):
         assert [type(cast(np.dtype("int32"))(value)) for value in (np.nan, np.inf, -np.inf)] == [int] * 3
 
 
-def test_what_the_kernel_gets_is_the_same_memory():
+def test_the_kernel_gets_the_same_memory():
     x = np.arange(6, dtype=np.int32).reshape(2, 3)
     view = typed_array(x)
     view[1, 2] = 2**32 + 1
@@ -879,7 +879,7 @@ SIGNATURES = {
 
 @pytest.mark.parametrize("function", [scaled, scaled_after_waiting])
 @pytest.mark.parametrize("signature", SIGNATURES.values(), ids=SIGNATURES)
-def test_a_device_function_converts_what_it_is_given_and_what_it_returns(function, signature):
+def test_a_device_function_converts_arguments_and_result(function, signature):
     converting = jit(signature, device=True)(function)
     functions = (converting,)
 
@@ -914,7 +914,7 @@ def test_a_signature_without_a_result_converts_arguments_alone():
         assert run(kernel, np.zeros(1))[0] == np.float64(10 * np.float64(np.float32(0.3)))
 
 
-def test_of_several_signatures_and_of_unknown_types_nothing_is_converted():
+def test_several_signatures_and_unknown_types_convert_nothing():
     for signatures in (["int32(int32, int32)", "float64(float64, float64)"], "int32(no_such_type, int32)"):
         kept = jit(signatures, device=True)(scaled)
 
@@ -925,7 +925,7 @@ def test_of_several_signatures_and_of_unknown_types_nothing_is_converted():
         assert run(kernel, np.zeros(1))[0] == 0.25
 
 
-def test_a_function_that_converts_does_so_when_it_calls_itself():
+def test_a_converting_function_converts_in_recursion():
     @jit("int32(float64)", device=True)
     def halved(x):
         return halved(x / 2) + 0.9 if x > 1 else 0.9
@@ -947,7 +947,7 @@ def reads_beyond(x):
     x[0] = element(x, 4)
 
 
-def test_an_error_in_a_function_that_converts_is_told_with_its_line():
+def test_an_error_in_a_converting_function_has_its_line():
     with pytest.raises(IndexError, match=r"device function element, line \d+: return x\[i\]"):
         Launch(reads_beyond, 1, 1).run([np.zeros(4, np.int32)])
     (finding,) = sanitize(reads_beyond)[1, 1](cuda.to_device(np.zeros(4, np.int32))).findings
@@ -1039,7 +1039,7 @@ def test_a_function_with_a_signature_may_call_itself(make):
     assert out[0] == 120
 
 
-def test_what_has_no_value_when_a_function_is_decorated_has_none_in_it():
+def test_globals_undefined_at_decoration_stay_undefined():
     @jit("void(float64[:])")
     def kernel(out):
         out[0] = later

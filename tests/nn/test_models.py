@@ -217,7 +217,7 @@ def test_summary_of_the_course_network():
     assert text.splitlines()[3].split()[0] == "conv1"
 
 
-def test_the_articles_9216_inputs_are_refused_by_name():
+def test_the_articles_9216_inputs_are_named():
     layers = [
         Conv2d(1, 32, 3),
         MaxPool2d(2),
@@ -240,7 +240,7 @@ def test_the_articles_9216_inputs_are_refused_by_name():
         ([LayerNorm((28, 27))], r"\(28, 27\), got \(64, 1, 28, 28\)"),
     ],
 )
-def test_layers_that_do_not_fit_are_refused(layers, match):
+def test_layers_of_wrong_shapes_raise(layers, match):
     with pytest.raises(ValueError, match=match):
         Sequential(layers, (1, 28, 28))
 
@@ -266,7 +266,7 @@ def test_a_layer_cannot_stand_in_a_model_twice():
         Sequential([Flatten(), Linear(4, 4), relu, Linear(4, 4), relu], (1, 2, 2))
 
 
-def test_a_layer_allocates_what_it_needs_beside_its_output():
+def test_a_layer_allocates_its_working_memory():
     class Counting(ReLU):
         def allocate(self):
             self.counts = self.backend.zeros(self.out.shape[0], np.int32)
@@ -398,7 +398,7 @@ def test_every_argument_is_in_the_table(constructor, good, arguments):
     assert set(inspect.signature(constructor).parameters) == set(arguments)
 
 
-def test_numbers_of_numpy_are_as_good_as_plain_ones():
+def test_numpy_numbers_are_accepted():
     two = np.int64(2)
     layers = [
         Conv2d(np.uint8(1), two, np.int32(3), (two, 1), np.int16(1)),
@@ -414,7 +414,7 @@ def test_numbers_of_numpy_are_as_good_as_plain_ones():
     assert SGD(model, momentum=np.float32(0.5), nesterov=np.True_).settings["nesterov"] is True
 
 
-def test_more_parameters_than_the_kernels_count_are_refused():
+def test_too_many_parameters_for_the_kernels_raise():
     with pytest.raises(
         ValueError, match="sequential has 4295032832 parameters; the kernels count up to 2147"
     ):

@@ -82,7 +82,7 @@ def test_which_rung_is_taken():
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
-def test_arrays_that_begin_anywhere_take_the_naive_rung(rng, position):
+def test_unaligned_arrays_take_the_naive_rung(rng, position):
     """A part of an array need not begin where a load of 128 bits may."""
     parts = on_device(random_float32(rng, 6), random_float32(rng, 6), poisoned(6))
     grad_output, out = parts[:2]
@@ -143,7 +143,7 @@ def test_the_sanitizer_finds_nothing(rng, size, aligned):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_cannot_be_computed_is_refused(kind):
+def test_wrong_arrays_raise(kind):
     forward, backward = getattr(gpu, f"{kind}_forward"), getattr(gpu, f"{kind}_backward")
     good = device.zeros((2, 3))
     for bad, error, match in (

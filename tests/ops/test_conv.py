@@ -373,7 +373,7 @@ def test_without_bias(ops):
 @backends("conv", gpu=True)
 @pytest.mark.parametrize("channels", [1, 3])  # the gpu backend has a kernel of its own for one
 @pytest.mark.parametrize("has_bias", [True, False])
-def test_relu_raises_what_is_negative_to_zero_and_lets_nan_through(ops, channels, has_bias):
+def test_relu_sets_negative_values_to_zero_and_passes_nan(ops, channels, has_bias):
     x, weight, bias, _ = Case((2, channels, 6, 7), (5, channels, 3, 2)).arrays()
     x[1, 0, 3, 4] = np.nan
     bias = bias if has_bias else None
@@ -443,7 +443,7 @@ def test_scratch_serves_every_batch_size(ops):
     ],
     ids=str,
 )
-def test_cpu_scratch_of_another_convolution_is_refused_or_does_no_harm(case, other):
+def test_cpu_scratch_of_another_convolution_raises_or_is_harmless(case, other):
     scratch = cpu.conv2d_scratch(*other.geometry)
     run_poisoned(cpu, other, other.arrays(), scratch=scratch)
     arrays = case.arrays()
@@ -637,7 +637,7 @@ GRAD = array(2, 4, 3, 5)
         ("conv2d_backward_bias", (GRAD,), (2,), r"grad_bias must have shape \(4,\), got \(2,\)"),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, out_shape, match):
+def test_wrong_shapes_raise(ops, name, arguments, out_shape, match):
     out = poisoned(out_shape)
     with pytest.raises(ValueError, match=match):
         getattr(ops, name)(*arguments, **{OUTPUTS[name]: out})
@@ -647,7 +647,7 @@ def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, out_shape, mat
 @backends("conv", gpu=True)
 @pytest.mark.parametrize("option", ["stride", "padding"])
 @pytest.mark.parametrize("value", [1.5, (1, 2, 3), "1", None, True])
-def test_what_is_no_integer_is_refused(ops, option, value):
+def test_non_integers_raise(ops, option, value):
     for call in (
         lambda: ops.conv2d_forward(X, WEIGHT, **{option: value}),
         lambda: ops.conv2d_backward_input(GRAD, WEIGHT, X.shape, **{option: value}),
@@ -661,7 +661,7 @@ def test_what_is_no_integer_is_refused(ops, option, value):
 @backends("conv", gpu=True)
 @pytest.mark.parametrize("option", ["stride", "padding"])
 @pytest.mark.parametrize("value", [2**31, (1, 2**70)], ids=str)
-def test_what_needs_more_than_32_bits_is_refused(ops, option, value):
+def test_options_beyond_32_bits_raise(ops, option, value):
     match = re.escape(f"{option} must be at most {2**31 - 1}, as indices have 32 bits; got {value}")
     for call in (
         lambda: ops.conv2d_forward(X, WEIGHT, **{option: value}),
@@ -691,7 +691,7 @@ def test_the_longest_stride_takes_one_window(ops):
     ],
     ids=str,
 )
-def test_shapes_that_are_none_are_refused_by_name(ops, shape, error):
+def test_invalid_shapes_are_named(ops, shape, error):
     got = rf"got (shape )?{re.escape(repr(shape))}"
     with pytest.raises(error, match=f"input_shape must .*{got}"):
         ops.conv2d_backward_input(GRAD, WEIGHT, shape)
@@ -728,7 +728,7 @@ def test_cpu_refuses_other_dtypes_and_layouts(name, wrong):
         assert np.isnan(arguments[OUTPUTS[name]]).all()
 
 
-def test_reference_refuses_what_is_not_a_number_and_what_cannot_hold_the_result():
+def test_reference_rejects_non_numbers_and_outputs_of_a_wrong_dtype():
     with pytest.raises(TypeError, match="x must hold real numbers, got dtype complex128"):
         reference.conv2d_forward(X.astype(complex), WEIGHT)
     with pytest.raises(TypeError, match="out must be a float array, got int64"):

@@ -82,7 +82,7 @@ def test_a_forward_pass_has_the_bits_of_the_implicit_product(direct, rng):
 @pytest.mark.parametrize(
     ("width", "first", "in_fours"), [(4, 4, True), (12, 4, True), (6, 4, False), (4, 3, False)], ids=str
 )
-def test_results_are_written_in_fours_where_rows_have_fours(rng, direct, width, first, in_fours):
+def test_results_are_written_in_fours_if_rows_allow_it(rng, direct, width, first, in_fours):
     x, weight = random_float32(rng, 2, 2, 16, width), random_float32(rng, 3, 2, 3, 3)
     expected = reference.conv2d_forward(x, weight, None, 1, 1)
     whole = device.to_device(poisoned(expected.size + 8))
@@ -129,7 +129,7 @@ def test_nan_and_infinity_reach_the_outputs_they_touch_and_no_others(direct):
         ((1, 2, 18, (1 << 19) + 2), (2, 2, 3, 3), 1, False, False),
     ],
 )
-def test_what_the_kernel_computes(x_shape, weight_shape, stride, forward, backward):
+def test_supported_shapes(x_shape, weight_shape, stride, forward, backward):
     x, weight, kernels = device.empty(x_shape), device.empty(weight_shape), []
     with (
         mock.patch.object(gpu_direct, "pays", return_value=True),
@@ -151,7 +151,7 @@ def test_what_the_kernel_computes(x_shape, weight_shape, stride, forward, backwa
         ((256, 32, 16, 16), 32, True),
     ],
 )
-def test_when_it_pays(shape, outs, pays):
+def test_shapes_for_which_it_is_chosen(shape, outs, pays):
     x, weight = device.empty(shape), device.empty((outs, shape[1], 3, 3))
     kernels = []
     with device.observe_launches(lambda launch: kernels.append(launch.kernel)):

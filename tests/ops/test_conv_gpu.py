@@ -128,7 +128,7 @@ def test_forward_of_several_blocks_and_long_sums(rung, case):
 )
 @pytest.mark.parametrize("first", [4, 3], ids=["aligned", "elsewhere"])
 @pytest.mark.parametrize("tile", TILES)
-def test_results_are_written_in_fours_where_these_lie_side_by_side(
+def test_results_are_written_in_fours_if_they_are_neighbours(
     tile, first, case, fours_of_outputs, fours_of_pixels
 ):
     x, weight, _, grad_output = case.arrays()
@@ -262,7 +262,7 @@ def test_two_calls_give_the_same_bits_with_and_without_scratch():
         assert device.to_host(one).tobytes() == device.to_host(other).tobytes()
 
 
-def test_nothing_is_allocated_or_copied_where_the_arrays_are_given(monkeypatch):
+def test_given_arrays_need_no_allocation_or_copy(monkeypatch):
     x, weight, bias, grad_output = on_device(*Case((2, 2, 5, 4), (3, 2, 3, 3)).arrays())
     out, grad_input = device.zeros(grad_output.shape), device.zeros(x.shape)
     grad_weight, grad_bias = device.zeros(weight.shape), device.zeros(3)
@@ -341,7 +341,7 @@ def test_an_empty_batch_launches_nothing_but_sums(launches):
     assert kernels == [gpu_weight.conv2d_backward_weight_narrow_kernel, gpu.conv2d_backward_bias_kernel]
 
 
-def test_constant_filters_are_compiled_once_for_each_content(launches):
+def test_constant_filters_are_compiled_once_per_content(launches):
     x = device.empty((1, 1, 4, 4))
     one, other = (np.full((2, 1, 2, 2), value, np.float32) for value in (1.5, 2.5))
     for weight in (one, one.copy(), other, one.reshape(1, 2, 2, 2)[:, :1]):
@@ -475,7 +475,7 @@ def calls():
         yield rung, arguments, extra, output
 
 
-def test_every_rung_refuses_what_is_on_the_host_or_of_another_dtype(launches):
+def test_every_rung_rejects_host_arrays_and_other_dtypes(launches):
     for rung, arguments, extra, _ in calls():
         for name, right in arguments.items():
             for wrong, error in (
@@ -525,7 +525,7 @@ def test_foreign_scratch_is_refused(launches):
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 0, 5), (2, 4, 3, 0), (2, 0, 3, 5)], ids=str)
-def test_a_bias_of_no_pixels_is_refused(launches, shape):
+def test_a_bias_gradient_of_no_pixels_raises(launches, shape):
     with pytest.raises(ValueError, match="grad_output must not be empty"):
         gpu.conv2d_backward_bias(device.empty(shape))
     assert not launches

@@ -273,7 +273,7 @@ OUTPUTS = {
 
 @backends("dense", gpu=True)
 @pytest.mark.parametrize(("name", "arguments", "out_shape", "match"), MISMATCHES)
-def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, out_shape, match):
+def test_wrong_shapes_raise(ops, name, arguments, out_shape, match):
     out = poisoned(out_shape)
     with pytest.raises(ValueError, match=match):
         getattr(ops, name)(*arguments, **{OUTPUTS[name]: out})
@@ -302,7 +302,7 @@ def test_cpu_refuses_other_dtypes_and_layouts(name, wrong):
         assert np.isnan(arguments[OUTPUTS[name]]).all()
 
 
-def test_reference_refuses_what_is_not_a_number_and_what_cannot_hold_the_result():
+def test_reference_rejects_non_numbers_and_outputs_of_a_wrong_dtype():
     with pytest.raises(TypeError, match="x must hold real numbers, got dtype complex128"):
         reference.linear_forward(np.ones((2, 3), complex), array(4, 3))
     with pytest.raises(TypeError, match="out must be a float array, got int64"):

@@ -62,7 +62,7 @@ def both(module, name, changed):
 
 
 @for_each(WITH_REFERENCE)
-def test_a_nan_is_seen_in_what_depends_on_it(module, name):
+def test_a_nan_reaches_all_results_that_depend_on_it(module, name):
     # What lies in the padding of a convolution meets weights in some backends and none in others.
     padded = "padding" in case_of(name).options
     for key, array in inputs_of(name).items():
@@ -75,7 +75,7 @@ def test_a_nan_is_seen_in_what_depends_on_it(module, name):
 
 
 @for_each([(module, name) for module, name in OPERATIONS if is_without_reference(module, name)])
-def test_a_nan_is_seen_where_there_is_no_reference(module, name):
+def test_a_nan_is_visible_in_operations_without_reference(module, name):
     case = case_of(name)
     arrays = {**case.written, **case.read}
     # Of a table of rates only the row that the cursor names counts.

@@ -162,7 +162,7 @@ def test_gather_labels_refuses_wrong_arguments(ops, change, error, message):
         ops.gather_labels(**(good_labels() | change))
 
 
-def test_cpu_refuses_what_it_cannot_compute():
+def test_cpu_rejects_wrong_arrays():
     images, out = np.zeros((5, 1, 2, 2), np.uint8), np.zeros((2, 1, 2, 2), np.float32)
     for change, error, message in (
         ({"images": strided(images)}, ValueError, "images must be C-contiguous"),

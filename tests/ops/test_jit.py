@@ -47,7 +47,7 @@ def replace(path, before, after):
 
 
 @pytest.mark.slow
-def test_a_changed_part_of_the_kernels_is_compiled_anew(package):
+def test_a_changed_part_of_the_kernels_is_compiled_again(package):
     """Numba's cache notices a change of the file of a function, but not of those it calls in other files."""
     script = (
         "import numpy as np; from cnn_numba.ops.activation.cpu import gelu_forward;"
@@ -73,7 +73,7 @@ def unwarned():
     jit._warn.cache_clear()
 
 
-def test_a_disk_that_is_full_leaves_kernels_compiled_and_warns_once(monkeypatch, unwarned):
+def test_a_full_disk_leaves_kernels_compiled_and_warns_once(monkeypatch, unwarned):
     def save(cache, signature, data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -84,14 +84,14 @@ def test_a_disk_that_is_full_leaves_kernels_compiled_and_warns_once(monkeypatch,
     assert len(seen) == 1
 
 
-def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same(monkeypatch, unwarned):
+def test_without_a_cache_folder_kernels_still_compile(monkeypatch, unwarned):
     monkeypatch.setattr(CacheImpl, "_locator_classes", [])
     with pytest.warns(RuntimeWarning, match="are not kept in .* no locator available"):
         twice = compiled_function()
     assert twice(3) == 6
 
 
-def test_what_is_compiled_is_kept(monkeypatch, tmp_path, unwarned):
+def test_compiled_functions_are_kept(monkeypatch, tmp_path, unwarned):
     monkeypatch.setattr(jit, "_CACHE", tmp_path)
     first, second = compiled_function(), compiled_function()
     assert [first(3), second(4)] == [6, 8]

@@ -164,7 +164,7 @@ def test_nan_or_infinite_logit_makes_its_own_loss_nan(ops, column, bad):
 
 @backends("loss", gpu=True)
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
-def test_minus_infinity_rules_a_class_out(ops):
+def test_minus_infinity_excludes_a_class(ops):
     logits = np.array([[0, -np.inf, 0], [0, -np.inf, 0]], np.float32)
     losses, probabilities = ops.cross_entropy_forward(logits, np.array([0, 1], np.int32))
     np.testing.assert_allclose(losses, [np.log(2), np.inf], rtol=1e-6)
@@ -287,13 +287,13 @@ def test_wrong_labels_are_refused(ops, labels, error, message):
         assert all(np.isnan(output).all() for output in outputs)
 
 
-def test_the_smallest_and_the_largest_label_and_none_are_good():
+def test_the_smallest_the_largest_and_no_labels_are_accepted():
     checks.check_labels(np.array([0, 9], np.int32), 10)
     checks.check_labels(np.array([], np.int32), 10)
 
 
 @backends("loss", gpu=True)
-def test_good_labels_are_not_refused(ops):
+def test_good_labels_are_accepted(ops):
     for function, outputs in label_functions(ops):
         function(np.array([2, 0, 1], np.int32))
         assert not any(np.isnan(output).all() for output in outputs[:-1])
@@ -337,7 +337,7 @@ MISMATCHES = [
 
 @backends("loss", gpu=True)
 @pytest.mark.parametrize(("name", "arguments", "match"), MISMATCHES)
-def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, match):
+def test_wrong_shapes_raise(ops, name, arguments, match):
     arguments = [argument if argument is None else argument.copy() for argument in arguments]
     before = [argument if argument is None else argument.copy() for argument in arguments]
     with pytest.raises(ValueError, match=match):
@@ -370,7 +370,7 @@ FLOATS = [
 
 @pytest.mark.parametrize(("spoil", "error", "match"), WRONG_ARRAYS)
 @pytest.mark.parametrize(("name", "parameters"), FLOATS)
-def test_cpu_refuses_what_it_cannot_compute(name, parameters, spoil, error, match):
+def test_cpu_rejects_wrong_arrays(name, parameters, spoil, error, match):
     def good(parameter):
         shapes = {"losses": (2,), "totals": (2,), "labels": (2,)}
         dtypes = {"totals": np.float64, "labels": np.int32}
@@ -385,6 +385,6 @@ def test_cpu_refuses_what_it_cannot_compute(name, parameters, spoil, error, matc
             np.testing.assert_array_equal(argument, np.ones_like(argument))
 
 
-def test_reference_refuses_what_is_no_number():
+def test_reference_rejects_other_dtypes():
     with pytest.raises(TypeError, match="logits must hold real numbers, got dtype complex64"):
         reference.cross_entropy_forward(ones(2, 3, dtype=np.complex64), LABELS)

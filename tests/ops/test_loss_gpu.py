@@ -175,7 +175,7 @@ def test_labels_of_another_shape_are_refused(rng, name):
         getattr(gpu, name)(*given)
 
 
-def test_outputs_that_others_still_read_are_refused(rng):
+def test_outputs_that_overlap_inputs_raise(rng):
     logits, labels = on_device(*inputs(rng, 4, 3))
     flat = logits.reshape(12)
     for name in ("cross_entropy_forward", "cross_entropy_forward_backward"):
@@ -185,7 +185,7 @@ def test_outputs_that_others_still_read_are_refused(rng):
             getattr(gpu, name)(logits, labels, flat[:4])
 
 
-def test_gradients_may_take_the_place_of_what_they_are_made_of(rng):
+def test_gradients_may_overwrite_their_input(rng):
     probabilities, labels = on_device(*inputs(rng, 40, 10))
     expected = device.to_host(gpu.cross_entropy_backward(probabilities, labels))
     received = device.to_host(gpu.cross_entropy_backward(probabilities, labels, probabilities))

@@ -51,7 +51,7 @@ def test_unscaling_by_hand(ops):
 @backends("update", gpu=True)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("size", [1, 40, 300])
-def test_what_is_not_finite_is_found_wherever_it_is(ops, bad, size):
+def test_nan_and_infinity_are_found_at_any_place(ops, bad, size):
     for place in {0, size // 2, size - 1}:
         gradients, found_inf = np.ones(size, np.float32), count()
         gradients[place] = bad
@@ -61,7 +61,7 @@ def test_what_is_not_finite_is_found_wherever_it_is(ops, bad, size):
 
 
 @backends("update", gpu=True)
-def test_what_was_found_stays_found(ops):
+def test_the_flag_stays_set(ops):
     """Until `update_loss_scale`: a second arena, all finite, does not undo it."""
     found_inf = count(1)
     ops.unscale_gradients(floats(1, 2), floats(2), found_inf)
@@ -69,7 +69,7 @@ def test_what_was_found_stays_found(ops):
 
 
 @backends("update", gpu=True)
-def test_the_largest_float_is_no_infinity(ops):
+def test_the_largest_float_counts_as_finite(ops):
     gradients, found_inf = floats(np.finfo(np.float32).max), count()
     ops.unscale_gradients(gradients, floats(1), found_inf)
     assert found_inf == 0
@@ -159,7 +159,7 @@ def check_refused(ops, name, argument, wrong, error, match):
 
 @backends("update", gpu=True)
 @pytest.mark.parametrize(("name", "argument"), ARRAYS)
-def test_what_does_not_fit_is_refused(ops, name, argument):
+def test_wrong_arguments_raise(ops, name, argument):
     array = good_arguments(name)[argument]
     kind = np.float32 if array.dtype == np.int32 else np.int16
     if argument not in ("gradient", "scale") or ops.__name__ != reference.__name__:
@@ -174,7 +174,7 @@ def test_what_does_not_fit_is_refused(ops, name, argument):
 
 
 @pytest.mark.parametrize(("name", "argument"), ARRAYS)
-def test_cpu_refuses_what_it_cannot_compute(name, argument):
+def test_cpu_rejects_wrong_arrays(name, argument):
     array = good_arguments(name)[argument]
     if array.size > 1:
         match = rf"{argument} must be C-contiguous, got shape \(3,\) with strides \(8,\)"

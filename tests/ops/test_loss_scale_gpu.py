@@ -41,7 +41,7 @@ def state(bad=0):
 
 
 @all_settings
-def test_a_skipped_step_leaves_everything_as_it_is(rng, name, options, kernel):
+def test_a_skipped_step_changes_nothing(rng, name, options, kernel):
     arenas, (gradient, *_), lrs = problem(rng, name, THREADS + 45)
     gradient[3] = np.inf
     moved, there = on_device(arenas), state(bad=1)
@@ -54,7 +54,7 @@ def test_a_skipped_step_leaves_everything_as_it_is(rng, name, options, kernel):
 
 
 @all_settings
-def test_steps_after_a_skipped_one_are_what_they_were_without_it(rng, name, options, kernel):
+def test_steps_after_a_skipped_one_are_unaffected(rng, name, options, kernel):
     """The rate is the schedule's, Adam's corrections those of the steps that were taken: as the reference."""
     arenas, gradients, lrs = problem(rng, name, 77)
     moved, expected = on_device(arenas), [arena.astype(np.float64) for arena in arenas]
@@ -127,7 +127,7 @@ def test_nothing_to_scale_needs_no_launch():
     assert not launched
 
 
-def test_rates_that_are_not_as_they_should_be_are_refused():
+def test_wrong_rates_raise():
     rates = device.zeros((3, 2))
     good = {"rates": rates, "corrections": device.zeros((3, 2)), **state()}
     gpu.scheduled_rates(**good)

@@ -384,7 +384,7 @@ def has_contract(module, name):
 
 
 @for_each(PUBLIC)
-def test_a_contract_stands_once(module, name):
+def test_a_contract_is_written_once(module, name):
     """The other backends refer to it, as do the rungs, which may say more: what only they refuse or take."""
     text = inspect.getdoc(getattr(module, name))
     assert "wrong type" not in text, "the rule for all stands in `ops`"
@@ -419,7 +419,7 @@ SCRATCH = [(module, name) for module, name in PUBLIC if name.endswith("_scratch"
 
 
 @for_each(SCRATCH)
-def test_what_makes_working_space_is_for_functions_that_take_it(module, name):
+def test_scratch_functions_belong_to_functions_that_take_scratch(module, name):
     """They take it as a keyword, and need not be given it; the fast backends make it from the same sizes."""
     assert module is not reference_of(module)
     found = [
@@ -432,7 +432,7 @@ def test_what_makes_working_space_is_for_functions_that_take_it(module, name):
     assert all(each == arguments(getattr(module, name)) for each in alike)
 
 
-def test_who_takes_working_space_has_what_makes_it():
+def test_functions_that_take_scratch_have_a_scratch_function():
     takes = {m for m, name in PUBLIC if "scratch" in inspect.signature(getattr(m, name)).parameters}
     assert takes == {module for module, _ in SCRATCH}
 
@@ -486,7 +486,7 @@ def pairs(case):
 
 
 @every_operation
-def test_shared_memory_is_refused_unless_it_is_exactly_an_allowed_input(module, name):
+def test_overlapping_outputs_raise_unless_allowed(module, name):
     case, function = case_of(name), getattr(module, name)
     arrays = {**case.written, **case.read}
     apart = {key: send(module, array) for key, array in arrays.items()}
@@ -518,7 +518,7 @@ def test_shared_memory_is_refused_unless_it_is_exactly_an_allowed_input(module, 
 
 @every_operation
 @pytest.mark.parametrize("kind", [np.ma.MaskedArray, np.matrix, np.recarray])
-def test_arrays_that_are_more_than_arrays_are_refused(module, name, kind):
+def test_array_subclasses_raise(module, name, kind):
     """Kernels would compute with what a mask hides; what is plain underneath would hide that it was lost."""
     case = case_of(name)
     arrays = {**case.written, **case.read}

@@ -344,7 +344,7 @@ ARGMAX = OUT.astype(np.int32)
         ((array(2, 3, 0, 6), 2, 2, 1), (2, 3, 1, 4), r"\(2, 3, 0, 6\)"),
     ],
 )
-def test_forward_refuses_shapes_that_do_not_fit(ops, name, arguments, out_shape, match):
+def test_forward_rejects_wrong_shapes(ops, name, arguments, out_shape, match):
     out = poisoned(out_shape)
     with pytest.raises(ValueError, match=match):
         getattr(ops, name)(*arguments, out=out)
@@ -354,7 +354,7 @@ def test_forward_refuses_shapes_that_do_not_fit(ops, name, arguments, out_shape,
 @backends("pool", gpu=True)
 @pytest.mark.parametrize("option", ["kernel_size", "stride", "padding"])
 @pytest.mark.parametrize("value", [1.5, (1, 2, 3), "1", True])
-def test_what_is_no_integer_is_refused(ops, option, value):
+def test_non_integers_raise(ops, option, value):
     options = {"kernel_size": 2, option: value}
     for call in (
         lambda: ops.max_pool2d_forward(X, **options),
@@ -370,7 +370,7 @@ def test_what_is_no_integer_is_refused(ops, option, value):
 @backends("pool", gpu=True)
 @pytest.mark.parametrize("option", ["kernel_size", "stride", "padding"])
 @pytest.mark.parametrize("value", [2**31, (1, 2**70)], ids=str)
-def test_what_needs_more_than_32_bits_is_refused(ops, option, value):
+def test_options_beyond_32_bits_raise(ops, option, value):
     options = {"kernel_size": 2, option: value}
     match = re.escape(f"{option} must be at most {2**31 - 1}, as indices have 32 bits; got {value}")
     for call in (
@@ -391,7 +391,7 @@ def test_what_needs_more_than_32_bits_is_refused(ops, option, value):
     ],
     ids=str,
 )
-def test_shapes_that_are_none_are_refused_by_name(ops, shape, error):
+def test_invalid_shapes_are_named(ops, shape, error):
     match = rf"input_shape must .*got (shape )?{re.escape(repr(shape))}"
     with pytest.raises(error, match=match):
         ops.max_pool2d_backward(OUT, ARGMAX, shape)
@@ -400,7 +400,7 @@ def test_shapes_that_are_none_are_refused_by_name(ops, shape, error):
 
 
 @backends("pool", gpu=True)
-def test_a_wrong_argmax_array_is_refused_before_anything_is_written(ops):
+def test_a_wrong_argmax_array_raises_before_anything_is_written(ops):
     out = poisoned(OUT.shape)
     with pytest.raises(ValueError, match=r"argmax must have shape \(2, 3, 2, 3\), got \(2, 3, 3, 2\)"):
         ops.max_pool2d_forward(X, 2, out=out, argmax=array(2, 3, 3, 2, dtype=np.int32))
@@ -482,7 +482,7 @@ def test_cpu_refuses_other_dtypes_and_layouts(name, wrong):
         assert np.isnan(written).all()
 
 
-def test_reference_refuses_what_is_not_a_number_and_what_cannot_hold_the_result():
+def test_reference_rejects_non_numbers_and_outputs_of_a_wrong_dtype():
     with pytest.raises(TypeError, match="x must hold real numbers, got dtype complex128"):
         reference.avg_pool2d_forward(X.astype(complex), 2)
     with pytest.raises(TypeError, match="out must be a float array, got int32"):

@@ -121,7 +121,7 @@ def test_a_whole_warp_may_share_a_maximum(rng):
 
 
 @pytest.mark.parametrize("bad", [-1, 12, 2**31 - 1, -(2**31)])
-def test_the_gradient_of_a_position_outside_the_plane_goes_nowhere(bad):
+def test_the_gradient_of_a_position_outside_the_plane_is_dropped(bad):
     argmax = np.array([[[[3, bad]]], [[[bad, 7]]]], np.int32)
     grad_output = np.array([[[[1, 10]]], [[[100, 1000]]]], np.float32)
     with sanitized() as reports:
@@ -239,7 +239,7 @@ def correct_arguments():
 @pytest.mark.parametrize(
     ("name", "wrong"), [(name, key) for name, arrays in correct_arguments().items() for key in arrays]
 )
-def test_arrays_of_another_place_or_dtype_are_refused(name, wrong):
+def test_wrong_arrays_raise(name, wrong):
     arguments = {key: device.to_device(array) for key, array in correct_arguments()[name].items()}
     options = {"input_shape": (2, 3, 4, 6)} if "backward" in name else {}
     if name != "max_pool2d_backward":
@@ -269,7 +269,7 @@ def test_outputs_may_not_overlap_inputs():
 
 
 @pytest.mark.parametrize("window", [(3, 2, 0), (2, 1, 0), ((2, 3), 2, 0), (2, (2, 3), 0), (2, 2, 1)], ids=str)
-def test_other_windows_than_2x2_tiles_take_the_kernel_for_all(window):
+def test_windows_other_than_2x2_tiles_take_the_general_kernel(window):
     assert launches_of(((1, 1, 8, 8), *window))[0] == "max_pool2d_forward_naive_kernel"
 
 

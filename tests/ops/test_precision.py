@@ -309,7 +309,7 @@ def test_without_tensor_cores_the_operations_compute_the_same(rng, unit):
             assert_close(device.to_host(out), getattr(reference, name)(*arguments, precision=precision))
 
 
-def test_which_unit_can_be_asked(monkeypatch):
+def test_the_used_unit_is_reported(monkeypatch):
     assert tensor_cores.product_unit("float32") == "FFMA"
     for capability, wanted in (((7, 5), "FFMA"), ((8, 0), "Tensor Cores"), ((12, 0), "Tensor Cores")):
         gpu = type("Gpu", (), {"compute_capability": capability})

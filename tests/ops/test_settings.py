@@ -49,7 +49,7 @@ def test_the_table_knows_every_setting(module, name):
 @for_each(
     [(module, name) for module, name in OPERATIONS if settings_of(getattr(module, name), case_of(name))]
 )
-def test_a_wrong_setting_is_refused_by_name_before_anything_is_done(module, name):
+def test_a_wrong_setting_is_named_before_anything_is_done(module, name):
     function, case = getattr(module, name), case_of(name)
     arrays = {**case.written, **case.read}
     there = {key: send(module, array) for key, array in arrays.items()}
@@ -78,7 +78,7 @@ WRONG_THERE = WRONG | {
 
 
 @for_each([(module, name) for module, name in PUBLIC if name in OTHERS])
-def test_a_wrong_setting_of_what_writes_nothing_is_refused(module, name):
+def test_a_wrong_setting_raises_in_functions_that_write_nothing(module, name):
     function, good = getattr(module, name), OTHERS[name]
     function(**good)
     for setting in good:

@@ -113,7 +113,7 @@ def test_check_array_refuses(array, shape, error, match):
 
 
 @pytest.mark.parametrize("place", [np.zeros, device.zeros])
-def test_what_is_written_shares_no_memory(place):
+def test_outputs_share_no_memory(place):
     memory = place(8)
     a, b, c = memory[:4], memory[4:], memory[3:5]
     check_memory({"a": a}, {"b": b, "c": None})

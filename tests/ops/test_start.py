@@ -53,7 +53,7 @@ def step(folder):
 
 
 @pytest.mark.slow
-def test_only_what_python_calls_becomes_machine_code_and_loading_it_needs_no_compiler(tmp_path):
+def test_only_functions_called_from_python_become_machine_code(tmp_path):
     tmp_path.chmod(0o700)
     compiled, loss, modules = step(tmp_path)
     kept = len([*tmp_path.rglob("*.nbc")])
@@ -97,7 +97,7 @@ def test_a_part_raises_its_error_compiled_and_loaded(new_functions):
     assert [sum(function.stats.cache_hits.values()) for function in new_functions] == [0, 1]
 
 
-def test_objects_that_are_set_aside_while_a_function_is_compiled_are_put_back(new_functions, monkeypatch):
+def test_objects_set_aside_during_compilation_are_restored(new_functions, monkeypatch):
     monkeypatch.setattr(libraries, "_set_aside", False)
     gc.unfreeze()
     new_functions[0](3)
@@ -113,7 +113,7 @@ def test_objects_that_are_set_aside_while_a_function_is_compiled_are_put_back(ne
         gc.unfreeze()
 
 
-def test_functions_of_others_are_compiled_as_before(new_functions):
+def test_other_functions_are_compiled_as_before(new_functions):
     """Numba's own functions, such as min, are parts from when one of ours was the first to call them."""
     assert new_functions[0](20) == sum(min(i * i, 100) for i in range(20))
 

@@ -204,7 +204,7 @@ def good_arguments(name, scheduled):
 
 
 @pytest.mark.parametrize("name", UPDATES)
-def test_arrays_that_are_not_as_they_should_be_are_refused(name):
+def test_wrong_arrays_raise(name):
     good = good_arguments(name.partition("_")[0], name.endswith("scheduled"))
     getattr(gpu, name)(**good)
     for argument, array in good.items():

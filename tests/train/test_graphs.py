@@ -94,7 +94,7 @@ def test_a_step_on_the_gpu_equals_the_cpu_s(optimizer, count, rng):
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-6)
 
 
-def test_models_begin_alike_and_predict_alike(rng):
+def test_models_start_and_predict_alike(rng):
     x = rng.random((2, 1, 10, 10), dtype=np.float32)
     ours, theirs = toy_cnn("gpu"), toy_cnn("cpu")
     np.testing.assert_array_equal(device.to_host(ours.parameters), theirs.parameters)
@@ -167,7 +167,7 @@ def test_a_nan_is_noticed_at_the_end_of_the_epoch(data):
 
 
 @pytest.mark.parametrize(("first", "then"), [("cpu", "gpu"), ("gpu", "cpu")])
-def test_a_training_goes_on_on_another_device(first, then, data, tmp_path):
+def test_a_training_resumes_on_another_device(first, then, data, tmp_path):
     whole = toy_cnn("cpu")
     fit(whole, data, Adam(whole, lr=1e-2), epochs=2, schedule="constant", progress=False)
     lines = []
@@ -188,7 +188,7 @@ def test_a_training_goes_on_on_another_device(first, then, data, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_training_is_resumed_in_the_middle_of_an_epoch_to_the_same_bits(data, tmp_path):
+def test_resuming_in_the_middle_of_an_epoch_gives_the_same_bits(data, tmp_path):
     whole = toy_cnn()
     fit(whole, data, Adam(whole, lr=1e-2), epochs=2, progress=False)
 
@@ -305,7 +305,7 @@ def test_replaying_a_recorded_step_is_training(data, fake_graphs):
 
 
 @pytest.mark.slow
-def test_the_loss_of_a_replayed_step_is_that_of_its_whole_batch(data, fake_graphs):
+def test_the_loss_of_a_replayed_step_covers_its_whole_batch(data, fake_graphs):
     # In the second epoch the whole batches are replayed after the tail's step has run.
     seen = []
     for graph in (True, False):
@@ -322,7 +322,7 @@ def test_the_loss_of_a_replayed_step_is_that_of_its_whole_batch(data, fake_graph
     assert len(fake_graphs) == 3
 
 
-def test_without_graphs_it_says_so_once_and_trains(data):
+def test_without_graphs_it_warns_once_and_trains(data):
     model, lines = toy_cnn(), []
     fit(model, data, SGD(model, lr=1e-2), epochs=1, progress=False, log=lines.append)
     if device.simulated():
@@ -392,7 +392,7 @@ def core(monkeypatch):
     return become
 
 
-def test_what_is_recorded_goes_to_the_stream_of_the_builder_and_the_graph_to_the_stream(core):
+def test_recording_uses_the_builders_stream_and_replay_the_current_one(core):
     fake = core()
     with device.use_stream(fake):
         replay = graphs.record(lambda: fake.calls.append(device.current_stream() is fake.stream))
@@ -409,7 +409,7 @@ def test_the_simulator_records_nothing(monkeypatch):
         graphs.record(lambda: None)
 
 
-def test_what_cannot_be_recorded_is_a_reason_and_ends_the_recording(core):
+def test_unrecordable_operations_end_the_recording_with_a_reason(core):
     fake = core(RuntimeError("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"))
     with device.use_stream(fake), pytest.raises(graphs.GraphsUnavailable, match="CAPTURE_INVALIDATED"):
         graphs.record(lambda: None)
@@ -421,7 +421,7 @@ def test_what_cannot_be_recorded_is_a_reason_and_ends_the_recording(core):
 
 
 @pytest.mark.slow
-def test_what_a_branch_launches_may_come_last(data, monkeypatch):
+def test_launches_of_a_branch_may_come_last(data, monkeypatch):
     """In a graph it may begin at once, as it does without one, and as late as the next join, as here."""
     from cnn_numba.nn import heads
 
@@ -478,7 +478,7 @@ def test_a_real_graph_gives_the_bits_of_plain_launches(data):
 
 
 @pytest.mark.gpu
-def test_a_branch_runs_beside_what_follows_until_they_join():
+def test_a_branch_runs_beside_later_launches_until_they_join():
     if device.hardware():
         pytest.skip("when each kernel runs is modelled by the emulated GPU")
     from cnn_numba.ops.activation.gpu import relu_forward

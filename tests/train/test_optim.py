@@ -41,7 +41,7 @@ def test_steps_equal_pytorch(model, rng, ours, theirs, options):
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_saved_state_goes_on_with_the_same_numbers(name, rng, model):
+def test_saved_state_continues_with_the_same_numbers(name, rng, model):
     gradients = rng.standard_normal((6, model.gradients.size)).astype(np.float32)
     options = {"momentum": 0.9} if name == "sgd" else {}
     first = OPTIMIZERS[name](model, lr=0.1, **options)
@@ -97,7 +97,7 @@ def test_settings_that_cannot_work_are_refused(model, optimizer, options, error,
 
 
 @pytest.mark.parametrize("lr", [-1.0, "fast", float("nan")])
-def test_a_step_that_is_refused_is_no_step(model, lr):
+def test_a_step_that_raises_does_not_count(model, lr):
     optimizer = Adam(model)
     with pytest.raises((TypeError, ValueError)):
         optimizer.step(lr)

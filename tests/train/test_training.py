@@ -194,7 +194,7 @@ def test_a_constant_schedule_may_be_prolonged(tmp_path):
     assert without_seconds(again) == without_seconds(history)
 
 
-def test_a_training_may_not_end_before_where_it_is(tmp_path):
+def test_a_training_may_not_end_before_its_current_epoch(tmp_path):
     with pytest.raises(Interrupted):
         run(tmp_path, epochs=5, schedule="constant", on_step=interrupt_at(8))
     with pytest.raises(ValueError, match=r"epoch 2 has begun: epochs must be at least 2, got 1"):
@@ -302,7 +302,7 @@ def test_a_kill_while_saving_leaves_the_last_good_checkpoint(tmp_path):
         assert (checkpoint.parameters == checkpoint.progress["number"]).all()
 
 
-def test_checkpoints_bring_a_model_back(tmp_path, rng):
+def test_checkpoints_restore_a_model(tmp_path, rng):
     model = mnist_cnn(seed=4)
     save_checkpoint(tmp_path / "deep" / "net.npz", model, Adam(model), {"note": [1, 2]})
     again = load_model(tmp_path / "deep" / "net.npz", batch_size=3)
@@ -359,14 +359,14 @@ def test_pickled_arrays_are_never_loaded(tmp_path):
         load_checkpoint(tmp_path / "net.npz")
 
 
-def test_an_archive_of_something_else_is_told_plainly(tmp_path):
+def test_an_archive_of_something_else_is_named(tmp_path):
     np.savez(tmp_path / "net.npz", weights=np.zeros(1))
     with pytest.raises(ValueError, match=r"project: about is not a file in the archive$"):
         load_checkpoint(tmp_path / "net.npz")
 
 
 @pytest.mark.parametrize("name", ["optimizer.more", "parameters", "more"])
-def test_what_would_fill_the_memory_is_not_unpacked(tmp_path, name):
+def test_files_that_would_fill_the_memory_are_not_unpacked(tmp_path, name):
     save_checkpoint(tmp_path / "net.npz", small_net(), Adam(small_net()))
     with np.load(tmp_path / "net.npz") as file:
         arrays = {key: file[key] for key in file.files}
@@ -384,7 +384,7 @@ def test_what_would_fill_the_memory_is_not_unpacked(tmp_path, name):
         tracemalloc.stop()
 
 
-def test_an_array_that_announces_more_than_it_has_is_refused(tmp_path):
+def test_an_array_header_with_a_wrong_size_raises(tmp_path):
     save_checkpoint(tmp_path / "net.npz", small_net())
     count = small_net().parameters.size
     whole = (tmp_path / "net.npz").read_bytes()
@@ -401,7 +401,7 @@ def test_an_array_that_announces_more_than_it_has_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "name", ["more", "optimizer./../../more", "scaler.\x1b[2J", "optimizer." + "x" * 5000]
 )
-def test_an_array_that_no_training_writes_is_named(tmp_path, interrupted, name):
+def test_an_unexpected_array_is_named(tmp_path, interrupted, name):
     path = crafted(tmp_path / "net.npz", interrupted, arrays={name: np.zeros(3)})
     with pytest.raises(ValueError, match="project: no training run writes an array '") as caught:
         load_checkpoint(path)
@@ -409,7 +409,7 @@ def test_an_array_that_no_training_writes_is_named(tmp_path, interrupted, name):
     assert str(caught.value).isprintable()
 
 
-def test_more_arrays_than_a_training_writes_are_refused(tmp_path, interrupted):
+def test_too_many_arrays_raise(tmp_path, interrupted):
     more = {f"optimizer.{a}{b}": np.zeros(3) for a in "abcde" for b in "abcde"}
     path = crafted(tmp_path / "net.npz", interrupted, arrays=more)
     with pytest.raises(ValueError, match="no training run writes more than 20 arrays; these are 31"):
@@ -530,7 +530,7 @@ BROKEN = {"bit_generator": "PCG64", "state": {"state": "x", "inc": 1}, "has_uint
         ({"progress": {"first_loss": "x"}}, "first_loss .* must be a number, got 'x'"),
     ],
 )
-def test_a_crafted_checkpoint_is_refused_in_one_line(tmp_path, monkeypatch, interrupted, changes, message):
+def test_a_crafted_checkpoint_gives_one_line(tmp_path, monkeypatch, interrupted, changes, message):
     monkeypatch.setitem(MODELS, "stripes_net", lambda batch_size, device: small_net())
     path = crafted(tmp_path / "checkpoint.npz", interrupted, **changes)
     for read in (load_checkpoint, load_model, lambda path: run(path.parent, resume=True)):
@@ -568,7 +568,7 @@ def test_a_crafted_training_is_not_resumed(tmp_path, interrupted, changes, messa
     assert "\n" not in str(caught.value)
 
 
-def test_a_mean_for_other_channels_is_refused(tmp_path, monkeypatch, interrupted):
+def test_a_mean_for_other_channels_raises(tmp_path, monkeypatch, interrupted):
     monkeypatch.setitem(MODELS, "stripes_net", lambda batch_size, device, precision: small_net())
     path = crafted(tmp_path / "net.npz", interrupted, recipe={"mean": [0.0, 0.5]})
     with pytest.raises(ValueError, match=r"net\.npz: mean must be one number or one for each of 1 channels"):
@@ -588,7 +588,7 @@ def test_older_checkpoints_are_resumed(tmp_path, interrupted):
     assert without_seconds(again) == without_seconds(history)
 
 
-def test_other_images_of_the_same_number_are_refused(tmp_path):
+def test_other_images_of_the_same_number_raise(tmp_path):
     model = small_net()
     fit(model, stripes(), Adam(model), epochs=1, out=tmp_path, progress=False)
     with pytest.raises(ValueError, match="the data differ"):
@@ -613,7 +613,7 @@ def warnings_of(**options):
     return [line for line in lines if line.startswith("warning: ")]
 
 
-def test_few_steps_are_told():
+def test_few_steps_give_a_warning():
     assert warnings_of(epochs=9) == [
         "warning: few steps to learn from, 45 in all: choose a batch size of at most 27, or at least 10 "
         "epochs"
@@ -621,7 +621,7 @@ def test_few_steps_are_told():
     assert warnings_of(epochs=10) == []
 
 
-def test_a_loss_that_rose_is_told(tmp_path):
+def test_a_rising_loss_gives_a_warning(tmp_path):
     def told(change, **options):
         model = small_net()
 
@@ -675,7 +675,7 @@ def assert_records_follow(folder):
 
 
 @pytest.mark.parametrize("finished", [True, False])
-def test_resuming_writes_the_records_anew(tmp_path, finished):
+def test_resuming_rewrites_the_records(tmp_path, finished):
     if finished:
         run(tmp_path, epochs=2)
     else:
@@ -805,7 +805,7 @@ def test_an_optimizer_of_another_model_is_refused():
 
 
 @pytest.mark.parametrize(("images", "labels"), [(0, 0), (150, 149), (149, 150)])
-def test_images_and_labels_must_be_as_many(images, labels):
+def test_images_and_labels_must_have_the_same_length(images, labels):
     data, model = stripes(), small_net()
     data = dataclasses.replace(
         data, train_images=data.train_images[:images], train_labels=data.train_labels[:labels]
@@ -828,7 +828,7 @@ def test_settings_may_be_numpys(tmp_path):
     assert load_checkpoint(tmp_path / "checkpoint.npz").progress["recipe"]["seed"] == 3
 
 
-def test_a_folder_that_cannot_be_written_to_is_refused_before_training(tmp_path):
+def test_a_folder_that_cannot_be_written_raises_before_training(tmp_path):
     (tmp_path / "file").write_text("in the way")
     steps = []
     with pytest.raises(OSError, match="file"):
@@ -836,7 +836,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_training(tmp_path)
     assert steps == []
 
 
-def test_resuming_elsewhere_is_refused_or_told(tmp_path, monkeypatch):
+def test_resuming_with_another_backend_raises_and_other_threads_are_reported(tmp_path, monkeypatch):
     with pytest.raises(Stop):
         run(tmp_path, on_step=stop_at(8))
     reference = small_net(device="reference")
@@ -850,7 +850,7 @@ def test_resuming_elsewhere_is_refused_or_told(tmp_path, monkeypatch):
     assert "nothing left to do" in lines[-1]
 
 
-def test_files_are_as_readable_as_the_user_wants(tmp_path):
+def test_file_permissions_follow_the_umask(tmp_path):
     before = os.umask(0o022)
     try:
         run(tmp_path, epochs=1)

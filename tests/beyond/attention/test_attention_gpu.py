@@ -30,14 +30,14 @@ def test_launches_and_nothing_else():
     assert launched == [*tiled, "merge_heads_kernel", "split_heads_kernel"]
 
 
-def test_rows_too_long_for_the_threads_are_refused():
+def test_too_long_rows_raise():
     q, out, rows = device.zeros((1, 1, 2, 65)), device.zeros((1, 1, 2, 65)), device.zeros((1, 1, 2))
     with pytest.raises(ValueError, match="head_dim must be at most 64 here, got 65"), only_launches() as ran:
         gpu.attention_forward(q, q, q, False, out, rows)
     assert not ran
 
 
-def test_scratch_that_is_none_is_refused():
+def test_wrong_scratch_raises():
     q, rows = device.zeros((1, 2, 3, 4)), device.zeros((1, 2, 3))
     small = gpu.attention_scratch((1, 1, 3, 4), (1, 1, 3, 4))
     with pytest.raises(ValueError, match=r"averages must have shape \(6,\) or more, got \(3,\)"):

@@ -315,7 +315,7 @@ def test_batch_norm_refuses_to_train_on_one_value_per_channel(ops, shape):
 @backends("norm", gpu=True)
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # inf - inf
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_nan_and_infinity_spoil_what_they_are_averaged_with(ops, bad):
+def test_nan_and_infinity_spoil_their_averages(ops, bad):
     arrays = image_inputs((4, 3, 5, 2))
     x, weight, bias, running_mean, running_var, grad_output = arrays.values()
     x[2, 1, 3, 0] = bad
@@ -424,7 +424,7 @@ def test_good_arguments_are_accepted(ops, name):
 
 @backends("norm", gpu=True)
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
-def test_shapes_that_do_not_fit_are_refused(ops, name, parameter):
+def test_wrong_shapes_raise(ops, name, parameter):
     arguments = good_arguments(name)
     shape = arguments[parameter].shape
     for wrong in ((*shape[:-1], 1), (*shape[:-1], shape[-1] + 1), shape[1:], (*shape, 1)):
@@ -436,7 +436,7 @@ def test_shapes_that_do_not_fit_are_refused(ops, name, parameter):
 
 
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
-def test_cpu_refuses_what_it_cannot_compute(name, parameter):
+def test_cpu_rejects_wrong_arrays(name, parameter):
     arguments = good_arguments(name)
     good = arguments[parameter]
     for wrong, error, match in (
@@ -473,7 +473,7 @@ def test_layer_norm_refuses_a_weight_without_axes(ops):
         ops.layer_norm_forward(ones(3), ones(), ones())
 
 
-def test_reference_refuses_what_is_no_number():
+def test_reference_rejects_other_dtypes():
     with pytest.raises(TypeError, match="x must hold real numbers, got dtype complex64"):
         reference.batch_norm2d_forward(ones(2, 3, 1, 1).astype(np.complex64), *(ones(3) for _ in range(4)))
     with pytest.raises(TypeError, match="bias must hold real numbers, got dtype <U1"):

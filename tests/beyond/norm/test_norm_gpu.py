@@ -258,7 +258,7 @@ PARAMETERS = [(name, parameter) for name in NAMES for parameter in good_argument
 
 
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
-def test_arrays_of_another_place_or_dtype_are_refused(name, parameter):
+def test_wrong_arrays_raise(name, parameter):
     arguments = good_arguments(name)
     here = device.to_host(arguments[parameter])
     for wrong, match in (

@@ -113,7 +113,7 @@ def test_forward_and_backward_against_torch(ops, shape):
 @pytest.mark.parametrize("has_bias", [True, False], ids=["bias", "no_bias"])
 @pytest.mark.parametrize("has_state", [True, False], ids=["states", "zeros"])
 @pytest.mark.parametrize("has_grad_output", [True, False], ids=["all_steps", "last_step"])
-def test_what_may_be_left_out(ops, has_bias, has_state, has_grad_output):
+def test_optional_arguments_may_be_left_out(ops, has_bias, has_state, has_grad_output):
     check_against_torch(ops, (3, 4, 2, 5), has_bias, has_state, has_grad_output)
 
 
@@ -231,7 +231,7 @@ def scratch_calls(arrays, saved, grad_gates, scratch):
 
 
 @pytest.mark.parametrize("samples", [9, 4, 1])
-def test_scratch_serves_smaller_batches_whatever_it_holds(samples):
+def test_scratch_serves_smaller_batches_whatever_its_contents(samples):
     arrays = inputs((samples, 3, 5, 6))
     saved = cpu.lstm_forward(**arrays)
     grad_gates = random_float32(np.random.default_rng(3), samples, 3, 24)
@@ -248,7 +248,7 @@ def test_scratch_serves_smaller_batches_whatever_it_holds(samples):
 
 
 @pytest.mark.parametrize("made_for", [(3, 3, 5, 6), (4, 2, 5, 6), (4, 3, 4, 6), (4, 3, 5, 7)], ids=str)
-def test_scratch_for_other_shapes_is_refused(made_for):
+def test_scratch_for_other_shapes_raises(made_for):
     arrays = inputs((4, 3, 5, 6))
     saved, grad_gates = cpu.lstm_forward(**arrays), np.ones((4, 3, 24), np.float32)
     calls = scratch_calls(arrays, saved, grad_gates, cpu.lstm_scratch(*made_for))
@@ -347,7 +347,7 @@ def test_one_bias_may_be_read_only(ops, bias):
 
 @every_backend
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
-def test_shapes_that_do_not_fit_are_refused(ops, name, parameter):
+def test_wrong_shapes_raise(ops, name, parameter):
     arguments = good_arguments(name)
     shape = arguments[parameter].shape
     others = [] if name == "lstm_backward_bias" else [(shape[0] + 1, *shape[1:])]
@@ -358,7 +358,7 @@ def test_shapes_that_do_not_fit_are_refused(ops, name, parameter):
 
 
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
-def test_cpu_refuses_what_it_cannot_compute(name, parameter):
+def test_cpu_rejects_wrong_arrays(name, parameter):
     arguments = good_arguments(name)
     good = arguments[parameter]
     for wrong, error, match in (
@@ -373,7 +373,7 @@ def test_cpu_refuses_what_it_cannot_compute(name, parameter):
 
 
 @every_backend
-def test_time_first_data_are_refused_where_they_can_be(ops):
+def test_time_first_data_raise_where_shapes_show_it(ops):
     """The article's mistake: with T steps first, N states do not fit, unless N equals T."""
     arrays = inputs((2, 3, 4, 5))
     turned = np.ascontiguousarray(arrays["x"].transpose(1, 0, 2))
@@ -390,7 +390,7 @@ def test_empty_sequences_are_refused(ops, shape):
 
 @every_backend
 @pytest.mark.parametrize("shape", [(19, 5), (5, 5), (20, 4)], ids=str)
-def test_weights_that_are_not_four_gates_are_refused(ops, shape):
+def test_weights_without_four_gates_raise(ops, shape):
     match = re.escape(f"weight_hh must have shape (4H, H), got {shape}")
     with pytest.raises(ValueError, match=match):
         ops.lstm_forward(ones(2, 3, 4), ones(20, 4), ones(*shape))

@@ -115,7 +115,7 @@ def test_a_kernel_is_right_only_if_its_check_is_green():
     assert kernels.right(backward_kernels) == ["relu_backward_kernel"]
 
 
-def test_a_kernel_that_is_no_part_is_refused():
+def test_an_unknown_kernel_raises():
     @cuda.jit
     def conv2d_kernel(x, out):
         out[0] = x[0]
@@ -191,7 +191,7 @@ def test_a_layer_without_a_kernel_is_named():
 # --- pictures ----------------------------------------------------------------------------------------------
 
 
-def test_the_map_counts_what_is_right():
+def test_the_map_counts_correct_kernels():
     picture = network_map(["relu_backward_kernel"])
     assert "the checks find right: 1 of 8." in picture.caption
     assert "Right so far: relu_backward_kernel." in picture.alt
@@ -211,14 +211,14 @@ def test_the_backward_window_has_the_weights_of_the_gradient(stride):
         assert gradient == (" abcdefghi".index(letter) if letter else 0)
 
 
-def test_what_threads_scatter_others_gather():
+def test_gathering_reads_what_scattering_writes():
     for pixel in range(6):
         assert films.gathered_from(pixel, 4) == [o for o in range(4) if pixel in films.scattered_to(o)]
     alt = films.scatter_film().alt
     assert "at the end 4 pixels have several writers, up to 3" in alt
 
 
-def test_the_picture_of_pixels_tells_what_was_read():
+def test_the_picture_of_pixels_names_the_predictions():
     digits = np.random.default_rng(0).uniform(size=(2, 1, 5, 4))
     alt = pixel_picture(digits, digits - 0.5, digits, [7, 2], [9, 3]).alt
     assert "read as 7, 2" in alt

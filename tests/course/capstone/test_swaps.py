@@ -106,7 +106,7 @@ def test_a_wrong_swap_is_refused_by_name(name, launcher, request):
     assert words.get(refused.value.mistake, "") in refused.value.message
 
 
-def test_what_is_not_written_and_what_is_changed_is_named():
+def test_unwritten_outputs_and_changed_inputs_are_named():
     def half(grad_output, out, grad_input):
         gate_kernel[1, 32](grad_output[:1], out[:1], grad_input[:1])
 

@@ -35,11 +35,11 @@ def test_a_right_neighbour_that_does_not_exist(change):
         ("image[row, right] - image[row, left]", "image[row + 1, right] - image[row, left]"),
     ],
 )
-def test_other_reads_past_the_edge_are_told_otherwise(change):
+def test_other_reads_past_the_edge_have_another_message(change):
     assert "neighbour" not in told(KERNELS["edges_kernel"], change)[0]
 
 
-def test_what_is_added_to_the_root():
+def test_an_epsilon_added_to_the_root():
     assert told(KERNELS["standardise_kernel"], (ROOT, "(math.sqrt(squares / n) + float32(1e-5))")) == [
         "You add 0.00001 to the root. Add it to the variance, before you take the root."
     ]
@@ -63,7 +63,7 @@ def test_a_variance_that_is_still_a_difference(change, found):
     assert where == "Seen with `x` of shape (4, 256), launched as `[3, 2]`."
 
 
-def test_other_wrong_rows_are_told_otherwise():
+def test_other_wrong_rows_have_another_message():
     lines = told(KERNELS["standardise_kernel"], ("float32(1e-5)", "float32(1e-3)"))
     assert lines[0].startswith("Entry ")
 

@@ -183,7 +183,7 @@ def test_the_softmaxes_that_a_test_has_to_tell_apart():
         assert softmax(maps).shape == maps.shape
 
 
-def test_pictures_mark_what_they_are_about():
+def test_pictures_mark_their_subject():
     """As many crosses as threads that pass and should not; the first NaN where it is."""
     outside = debugging.outside_picture(28, 28, 16, lambda row, column: (row <= 28) & (column <= 28))
     assert "the 57 that" in outside.caption
@@ -201,7 +201,7 @@ def test_the_tests_to_copy_pass():
 
 
 @pytest.mark.gpu
-def test_unsigned_indices_below_zero_are_what_the_text_says():
+def test_unsigned_indices_below_zero_match_the_text():
     @cuda.jit
     def below(x, out):
         i = uint32(x[0])
@@ -213,7 +213,7 @@ def test_unsigned_indices_below_zero_are_what_the_text_says():
 
 
 @pytest.mark.gpu
-def test_what_meets_a_nan_is_nan_but_for_max_and_min():
+def test_nan_spreads_except_through_max_and_min():
     @cuda.jit
     def meet(x, out):
         nan = x[0]

@@ -52,7 +52,7 @@ def test_a_pool_that_starts_from_minus_infinity_and_place_0():
     assert seen == "`argmax[0, 0, 2]` is 0 where 4 is right."
 
 
-def test_a_pool_that_starts_from_0_is_told_where_the_place_starts():
+def test_a_pool_that_starts_from_0_gets_advice_about_the_place():
     (message,) = told(KERNELS["max_pool_kernel"], (FIRST, "float32(0), 0"))
     assert "or from `float32(-math.inf)`; either way the place starts at the window's first pixel." in message
 
@@ -64,7 +64,7 @@ def test_a_pool_that_starts_from_0_is_told_where_the_place_starts():
         (("[plane, oh, ow] = where", "[plane, oh, ow] = where + 7"), "argmax"),
     ],
 )
-def test_wrong_numbers_say_in_which_array(change, name):
+def test_wrong_numbers_name_their_array(change, name):
     assert f"That is in `{name}`." in told(KERNELS["max_pool_kernel"], change)
 
 

@@ -22,7 +22,7 @@ def drawn(monkeypatch):
     return figures
 
 
-def test_the_lanes_of_the_picture_are_those_of_the_exercise():
+def test_the_lanes_of_the_picture_match_the_exercise():
     for lane in range(32):
         for register in range(4):
             place = pictures._left(lane, register)
@@ -68,7 +68,7 @@ def test_the_turns_of_the_text_are_counted():
     assert "one turn, four for four matrices" in source
 
 
-def test_what_the_text_says_of_modelled_products():
+def test_the_text_about_modelled_products():
     """The A100 takes two thirds as long for 3xTF32; the unit alone less, by its data sheet."""
     (shown,) = next(cell.outputs for cell in NOTEBOOK.cells if cell.id == "modelled")
     rows = re.findall(r"^(\S.*?)  +([\d.]+) us .*?  +([\d.]+) us \(", shown.data["text/plain"], re.MULTILINE)
@@ -84,7 +84,7 @@ def test_what_the_text_says_of_modelled_products():
 
 
 @pytest.mark.gpu
-def test_nobody_asks_the_compiler_about_what_stands_in_for_tensor_cores(monkeypatch):
+def test_the_compiler_is_not_asked_about_tensor_core_stand_ins(monkeypatch):
     """It would take a process of its own, for every answer."""
     asked = []
     monkeypatch.setattr(judge, "_ask", lambda *question: asked.append(question))
@@ -93,7 +93,7 @@ def test_nobody_asks_the_compiler_about_what_stands_in_for_tensor_cores(monkeypa
     assert not asked
 
 
-def test_errors_are_told_in_words(drawn):
+def test_errors_are_described_in_words(drawn):
     picture = pictures.errors_picture({"FFMA": 1e-6, "tf32": 3e-4})
     assert "FFMA 1.0e-06; tf32 3.0e-04" in picture.caption
     assert len(drawn[0].axes[0].patches) == 2

@@ -57,7 +57,7 @@ def scope():
 SAMPLE = r"^```\n({}.*?)^```$"
 
 
-def test_the_sample_is_what_a_report_says(scope):
+def test_the_sample_matches_a_report(scope):
     (sample,) = re.findall(SAMPLE.format(r"product\["), TEXT, re.MULTILINE | re.DOTALL)
     labels, printed = (
         [line[:12].strip() for line in text.splitlines()[2:]] for text in (sample, str(scope["report"]))

@@ -67,7 +67,7 @@ def test_each_launch_finds_the_arguments_as_they_were():
     assert all(found == [0, 1, 2, 3] for found in launch.found)
 
 
-def test_arrays_that_are_one_stay_one():
+def test_one_array_given_twice_stays_one_array():
     x = cuda.to_device(np.ones(4, np.float32))
     first, (second, number) = hardware._on_host((x, (x, 2)), {})
     assert first is second
@@ -88,7 +88,7 @@ def warm_process(monkeypatch):
 
 
 @pytest.mark.usefixtures("warm_process")
-def test_what_the_other_process_refuses_is_said(t4):
+def test_errors_of_the_other_process_are_reported(t4):
     @cuda.jit
     def wide(x):
         x[0] = 1

@@ -124,7 +124,7 @@ def count_in_shared(order, y, bins):
 
 @pytest.mark.parametrize("bins", [1, 2, 7, 32, 33, 512])
 @pytest.mark.parametrize("threads", [64, 41])
-def test_lanes_that_update_the_same_in_shared_memory_wait_for_each_other(bins, threads, rng):
+def test_lanes_that_update_one_word_of_shared_memory_wait_for_each_other(bins, threads, rng):
     order = rng.integers(0, 512, threads).astype(np.uint32)
     x, y = cuda.to_device(order), cuda.to_device(np.zeros(threads, np.uint32))
     launch = taken(count_in_shared[1, threads], x, y, np.uint32(bins))
@@ -153,7 +153,7 @@ def scattered(order, x, hits):
     cuda.atomic.add(hits, order[i] % 7, x[order[i]])
 
 
-def test_memory_is_as_before(rng):
+def test_memory_is_restored(rng):
     order = cuda.to_device(rng.permutation(512).astype(np.int32))
     x, hits = cuda.to_device(rng.random(512, np.float32)), cuda.to_device(rng.random(7, np.float32))
     before = [array.copy_to_host() for array in (order, x, hits)]
@@ -162,7 +162,7 @@ def test_memory_is_as_before(rng):
         np.testing.assert_array_equal(array.copy_to_host(), held)
 
 
-def test_memory_is_as_before_after_a_fault():
+def test_memory_is_restored_after_a_fault():
     x, y = cuda.to_device(np.zeros(64, np.float32)), cuda.to_device(np.full(64, 7, np.float32))
     launch = taken(strided[1, 64], x, y, 1 << 20, 0)
     with pytest.raises(Exception, match="strided"):
@@ -259,7 +259,7 @@ def one_at_a_time(streams, kinds):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_caches_hold_what_was_used_last(seed):
+def test_caches_keep_the_most_recently_used_lines(seed):
     rng = np.random.default_rng(seed)
     kinds = [caches.LOAD, caches.STORE, caches.ATOMIC]
     streams = [
