@@ -334,7 +334,7 @@ def judged_in(page, answers):
 @needs_wheels
 @pytest.mark.exhaustive("test_in_page.py: a Python with NumPy alone comes to the verdicts of a notebook")
 @pytest.mark.parametrize("notebook", sorted({found.path.stem for found in in_page()}))
-def test_pyodide_gives_the_verdicts_of_another_python_with_numpy_alone(site, page, tmp_path, notebook):
+def test_pyodide_says_the_same_as_python_with_numpy_alone(site, page, tmp_path, notebook):
     found = [each for each in in_page() if each.path.stem == notebook]
     answers = [asked(each, source) for each in found for source in answers_of(each)]
     there = judged_alone(live.unpack(next(site.glob("course-*.zip")), tmp_path), answers)
