@@ -296,7 +296,7 @@ def test_a_block_of_1024_threads_has_the_full_local_memory():
 
 def test_a_kernel_that_prints_endlessly_is_stopped():
     """It is with its host nearly always."""
-    assert run_program("a_kernel_that_prints_without_end.py") == ["True"]
+    assert run_program("a_kernel_that_prints_endlessly.py") == ["True"]
 
 
 def test_an_interrupt_while_a_launch_is_stopped_waits_for_its_end(monkeypatch, goes_on):

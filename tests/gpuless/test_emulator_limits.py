@@ -75,8 +75,8 @@ def test_local_memory_covers_the_deepest_calls():
     assert assembler.local_size(source, source.functions["f"]) == 400 + 200 + 1000
 
 
-def test_what_is_not_assembled_is_neither_loaded_nor_launched():
-    out = run("what_is_not_assembled_is_neither_loaded_nor_launched.py")
+def test_code_that_cannot_be_assembled_is_not_loaded_or_launched():
+    out = run("code_that_cannot_be_assembled_is_not_loaded_or_launched.py")
     constants = "File uses too much global constant data (65544 bytes, 65536 max)"
     assert out == [
         f"CUDA_ERROR_INVALID_PTX: ptxas: {constants}",
@@ -88,14 +88,14 @@ def test_what_is_not_assembled_is_neither_loaded_nor_launched():
     ]
 
 
-def test_blocks_and_grids_that_a_gpu_has():
+def test_limits_of_blocks_and_grids():
     """And none beyond; a kernel may want blocks of one size only."""
-    run("blocks_and_grids_that_a_gpu_has.py")
+    run("limits_of_blocks_and_grids.py")
 
 
-def test_shared_memory_is_48_kb_until_more_is_asked_for():
+def test_shared_memory_is_48_kb_unless_more_is_requested():
     out = run(
-        "shared_memory_is_48_kb_until_more_is_asked_for.py",
+        "shared_memory_is_48_kb_unless_more_is_requested.py",
         GPULESS_COMPUTE_CAPABILITY="7.5",
     )
     assert out == [f"{64 << 10} {(48 << 10) - 1000} SUCCESS ERROR_INVALID_VALUE"]
@@ -162,21 +162,21 @@ FLAGS = {
 }
 
 
-def test_flags_are_known_or_refused():
+def test_unknown_flags_are_rejected():
     """Whatever the driver creates: flags that are known work or are not supported, and others are invalid."""
     run(
-        "flags_are_known_or_refused.py",
+        "unknown_flags_are_rejected.py",
         FLAGS=json.dumps(FLAGS),
     )
 
 
-def test_what_was_given_is_what_is_asked_for():
-    run("what_was_given_is_what_is_asked_for.py")
+def test_queries_return_what_was_set():
+    run("queries_return_what_was_set.py")
 
 
-def test_a_pool_has_no_more_than_it_may():
-    run("a_pool_has_no_more_than_it_may.py")
+def test_a_pool_stays_within_its_limit():
+    run("a_pool_stays_within_its_limit.py")
 
 
-def test_options_of_the_compiler_hold_for_kernels_that_say_nothing():
-    run("options_of_the_compiler_hold_for_kernels_that_say_nothing.py")
+def test_compiler_options_apply_to_kernels_without_directives():
+    run("compiler_options_apply_to_kernels_without_directives.py")
