@@ -134,8 +134,8 @@ print(len(load("course-text").train_images), needs_download("mnist"), extras.ins
     printed = run(program).stdout.splitlines()
     assert printed[0].split() == [str(folder / "site-packages" / name) for name in ("cnn_numba", "gpuless")]
     assert printed[1:] == [f"{len(load('course-text').train_images)} True pip install 'cnn-numba[cu13]'"]
-    told = f"the course is not in the installed package; it is in the repository: {REPOSITORY}"
-    assert run("import cnn_numba.course").stderr.splitlines()[-1] == f"ModuleNotFoundError: {told}"
+    message = f"the course is not in the installed package; it is in the repository: {REPOSITORY}"
+    assert run("import cnn_numba.course").stderr.splitlines()[-1] == f"ModuleNotFoundError: {message}"
 
 
 COMMAND = "from cnn_numba.cli import main; main()"
@@ -164,7 +164,7 @@ def test_commands_answer_without_a_clone(installed):
     (folder / "benchmarks").mkdir()
     (folder / "benchmarks" / "__init__.py").write_text("raise AssertionError")
     done = run(COMMAND, "bench", "startup")
-    told = f"the benchmarks are not in the installed package; they are in the repository: {REPOSITORY}"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"cnn-numba: {told}\n")
+    message = f"the benchmarks are not in the installed package; they are in the repository: {REPOSITORY}"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"cnn-numba: {message}\n")
     done = run(COMMAND, "bench", "startup", "--help")
     assert (done.returncode, done.stdout.split("[")[0]) == (0, "Usage: cnn-numba bench startup ")

@@ -69,9 +69,9 @@ def test_measurements_are_printed_and_recorded(monkeypatch, capsys):
     }
     assert record["epoch"]["wall"] == 60
     assert "epoch" not in emulator.bench_emulator(rounds=1, epoch=False)
-    told = capsys.readouterr().out
-    assert "2.00 ns per thread" in told
-    assert "60.0 s" in told
+    output = capsys.readouterr().out
+    assert "2.00 ns per thread" in output
+    assert "60.0 s" in output
 
 
 def test_the_page_has_the_figures_of_the_record():

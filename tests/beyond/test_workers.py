@@ -412,8 +412,8 @@ class LosingGroup(ThreadGroup):
             self.hub.news.notify_all()
 
 
-@pytest.mark.parametrize(("before", "told"), [(0, "no checkpoint of this run"), (1, "after epoch 1")])
-def test_no_worker_names_a_checkpoint_that_was_not_written(data, tmp_path, monkeypatch, before, told):
+@pytest.mark.parametrize(("before", "place"), [(0, "no checkpoint of this run"), (1, "after epoch 1")])
+def test_no_worker_names_a_checkpoint_that_was_not_written(data, tmp_path, monkeypatch, before, place):
     saves = itertools.count()
 
     def save(*arguments):
@@ -425,7 +425,7 @@ def test_no_worker_names_a_checkpoint_that_was_not_written(data, tmp_path, monke
     lines = together_in_fit(data, tmp_path)
     assert lines[0] == "File too large"
     assert lines[1].startswith("the other one has ended; ")
-    assert told in lines[1]
+    assert place in lines[1]
     assert (tmp_path / "checkpoint.npz").exists() == (before > 0)
 
 
@@ -740,8 +740,8 @@ def test_workers_with_different_world_sizes_both_report_it(port):
         thread.start()
     for thread in threads:
         thread.join(60)
-    told = "the workers differ: WORLD_SIZE is 2 on worker 0, but 3 on worker 1"
-    assert lines == {0: told, 1: told}
+    message = "the workers differ: WORLD_SIZE is 2 on worker 0, but 3 on worker 1"
+    assert lines == {0: message, 1: message}
 
 
 def test_a_worker_that_ends_during_start_up_is_named_by_the_others(monkeypatch, port):
@@ -770,13 +770,13 @@ def test_an_error_during_start_up_reaches_the_other_workers(monkeypatch, port):
     torch = pytest.importorskip("torch")
     port[1].close()
     place(monkeypatch, 0, 2, port[0])
-    told = []
+    notes = []
 
     def arrive():
         store = torch.distributed.TCPStore("localhost", port[0], None, False, timedelta(seconds=60))
         store = torch.distributed.PrefixStore("cnn-numba/0", store)
         store.set("about/1", json.dumps({"host": "elsewhere", "pid": 1, "size": 2}))
-        told.append(store.get("left/0").decode())
+        notes.append(store.get("left/0").decode())
         store.set("left/1", "")
 
     def fail(group, store):
@@ -788,7 +788,7 @@ def test_an_error_during_start_up_reaches_the_other_workers(monkeypatch, port):
     with pytest.raises(OSError, match="no such device"), joining.join(timeout=30):
         pass
     other.join(60)
-    assert told == ["worker 0 of 2 has ended: no such device"]
+    assert notes == ["worker 0 of 2 has ended: no such device"]
 
 
 def test_unequal_versions_are_named(monkeypatch):

@@ -98,8 +98,8 @@ def test_figures_that_cannot_be_written_give_one_line(run, monkeypatch, tmp_path
         "os.fsync", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device"))
     )
     code, out, err = run("bench", "simulator", "--json", tmp_path / "figures.json")
-    told = f"cnn-numba: {tmp_path / 'figures.json'}: No space left on device\n"
-    assert (code, out, err) == (1, "", told)
+    message = f"cnn-numba: {tmp_path / 'figures.json'}: No space left on device\n"
+    assert (code, out, err) == (1, "", message)
     assert not list(tmp_path.iterdir())
 
 

@@ -102,16 +102,16 @@ NOT_PRINTED = "cnn-numba: could not print everything: No space left on device\n"
     ],
 )
 def test_a_training_needs_no_reader_of_its_output(in_a_shell, tmp_path, streams, unbuffered, code, error):
-    ended, printed, told = in_a_shell(streams, PYTHONUNBUFFERED=unbuffered)
-    told = re.sub("^cnn-numba: warning: few steps.*\n", "", told)
-    assert (ended, told) == (code, error)
+    ended, printed, errors = in_a_shell(streams, PYTHONUNBUFFERED=unbuffered)
+    errors = re.sub("^cnn-numba: warning: few steps.*\n", "", errors)
+    assert (ended, errors) == (code, error)
     assert ("test accuracy" in printed) == (streams in ("2>&-", "2>/dev/full"))
     assert load_checkpoint(tmp_path / "out" / "checkpoint.npz").progress["epoch"] == 2
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {"curves.png", "history.json"}
 
 
 @pytest.mark.parametrize(
-    ("streams", "code", "told"),
+    ("streams", "code", "errors"),
     [
         ("--help >/dev/full", 1, NOT_PRINTED),
         ("--help | true", 1, ""),
@@ -119,16 +119,16 @@ def test_a_training_needs_no_reader_of_its_output(in_a_shell, tmp_path, streams,
         ("--epochs 0 2>&-", 2, ""),
     ],
 )
-def test_no_command_prints_a_traceback_without_a_reader(in_a_shell, streams, code, told):
-    assert in_a_shell(streams) == (code, "", told)
+def test_no_command_prints_a_traceback_without_a_reader(in_a_shell, streams, code, errors):
+    assert in_a_shell(streams) == (code, "", errors)
 
 
 @pytest.mark.slow
 def test_a_full_disk_is_reported_with_the_file(in_a_shell, tmp_path):
     """The limit is on a file, and not on the disk; those before are written."""
-    code, _, told = in_a_shell("", before="ulimit -f 1000;")
+    code, _, errors = in_a_shell("", before="ulimit -f 1000;")
     wanted = f"cnn-numba: {tmp_path / 'out' / 'checkpoint.npz'}: File too large\n"
-    assert (code, told.splitlines(keepends=True)[-1]) == (1, wanted)
+    assert (code, errors.splitlines(keepends=True)[-1]) == (1, wanted)
     assert list((tmp_path / "out").iterdir()) == []
 
 

@@ -330,8 +330,8 @@ def test_a_failed_export_gives_one_line_and_leaves_the_files(run, tmp_path, monk
     monkeypatch.setattr(
         "os.replace", lambda *names: (_ for _ in ()).throw(FileNotFoundError("no such folder"))
     )
-    told = "cnn-numba: net.onnx cannot be written there\n"
-    assert run("export", "--checkpoint", "net.npz")[::2] == (1, told)
+    message = "cnn-numba: net.onnx cannot be written there\n"
+    assert run("export", "--checkpoint", "net.npz")[::2] == (1, message)
     assert (tmp_path / "net.onnx").read_text() == "an earlier one"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "net.onnx"])
 

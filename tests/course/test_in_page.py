@@ -24,11 +24,11 @@ from cnn_course.engine.in_page import CHECKOUT, Cell, Notebook
 def judge(answers):
     cells = json.loads((CHECKOUT / "notebooks" / "cells.json").read_text(encoding="utf-8"))
     for stem, cell, source in answers:
-        told = []
-        notebook = Notebook([Cell(*each) for each in cells[stem]], lambda *output: told.append(output))
+        outputs = []
+        notebook = Notebook([Cell(*each) for each in cells[stem]], lambda *output: outputs.append(output))
         notebook.run(cell, {cell: source} if source else {})
         verdict = notebook.verdict
-        said = [verdict.status, verdict.mistake, str(verdict)] if verdict else [None, None, str(told)]
+        said = [verdict.status, verdict.mistake, str(verdict)] if verdict else [None, None, str(outputs)]
         print(json.dumps(said), flush=True)
 """
 ALONE = f"""
@@ -214,9 +214,9 @@ def test_verdicts_match_those_of_a_notebook_for_all_answers(judged, notebook):
 
 def run(cells, cell, sources=None):
     """Run a cell in a new notebook; return what it puts out."""
-    told = []
-    Notebook([Cell(*each) for each in cells], lambda *output: told.append(output)).run(cell, sources)
-    return told
+    outputs = []
+    Notebook([Cell(*each) for each in cells], lambda *output: outputs.append(output)).run(cell, sources)
+    return outputs
 
 
 def test_only_the_cells_above_that_a_cell_needs_are_run():
@@ -230,13 +230,13 @@ def test_only_the_cells_above_that_a_cell_needs_are_run():
 
 
 def test_a_cell_is_run_again_only_if_it_was_changed():
-    told = []
+    outputs = []
     cells = [Cell("a", "stub", "print('run')\nx = 1"), Cell("b", "code", "x")]
-    notebook = Notebook(cells, lambda *output: told.append(output))
+    notebook = Notebook(cells, lambda *output: outputs.append(output))
     notebook.run("b")
     notebook.run("b")
     notebook.run("b", {"a": "x = 5"})
-    assert [text for _, text in told if text.strip()] == ["run", "1", "1", "5"]
+    assert [text for _, text in outputs if text.strip()] == ["run", "1", "1", "5"]
 
 
 def test_local_names_and_names_that_a_cell_binds_need_no_cell_above():

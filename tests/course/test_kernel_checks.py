@@ -1283,9 +1283,9 @@ def test_a_missing_guard_is_not_said_to_exist():
         return KernelExercise("s", scale.reference, lambda rng: cases)(kernel)
 
     for kernel in (guarded_outside_of_the_loop, loop_one_too_long, four_elements_per_thread):
-        told = verdict(kernel, 11, 16)
-        assert told.mistake == "writes past the edge", kernel
-        assert "The same thread writes into `out` and past its edge" in told.message
+        found = verdict(kernel, 11, 16)
+        assert found.mistake == "writes past the edge", kernel
+        assert "The same thread writes into `out` and past its edge" in found.message
     assert "Does a guard let too many threads pass" in verdict(four_elements_per_thread, 16).message
 
 
@@ -1325,10 +1325,10 @@ def test_the_message_asks_for_the_order_of_several_axes():
         if row < x.shape[0] and column < x.shape[1]:
             out[row + x.shape[0], column] = x[row, column]
 
-    told = image(one_down)
-    assert told.mistake == "writes past the edge"
-    assert "by a thread that lies inside" in told.message
-    assert told.message.endswith("Are the indices in the order of its axes?")
+    verdict = image(one_down)
+    assert verdict.mistake == "writes past the edge"
+    assert "by a thread that lies inside" in verdict.message
+    assert verdict.message.endswith("Are the indices in the order of its axes?")
 
 
 def test_indices_from_the_shape_of_another_array_are_no_missing_guard():
@@ -1341,10 +1341,10 @@ def test_indices_from_the_shape_of_another_array_are_no_missing_guard():
     def cases(rng):
         return [launch(2, 8, normal(rng, (3, 5)), output((3, 3))) for _ in range(5)]
 
-    told = KernelExercise("cut", lambda x: x[:, :3], cases)(places_in_the_image)
-    assert told.mistake == "writes past the edge"
-    assert "such as from the shape of another array?" in told.message
-    assert "Thread 3 of block 0 writes out[0, 3]" in str(told)
+    verdict = KernelExercise("cut", lambda x: x[:, :3], cases)(places_in_the_image)
+    assert verdict.mistake == "writes past the edge"
+    assert "such as from the shape of another array?" in verdict.message
+    assert "Thread 3 of block 0 writes out[0, 3]" in str(verdict)
 
 
 def test_a_block_is_named_by_its_number():
@@ -1360,9 +1360,9 @@ def test_a_block_is_named_by_its_number():
 
     exercise = KernelExercise("each", lambda x: x, lambda rng: [launch(3, 8, normal(rng, 3), output(3))])
     assert exercise(by_the_block).status == "solved"
-    told = exercise(by_the_grid)
-    assert told.mistake == "writes past the edge"
-    assert told.message.startswith("`out` has an element for each block")
+    verdict = exercise(by_the_grid)
+    assert verdict.mistake == "writes past the edge"
+    assert verdict.message.startswith("`out` has an element for each block")
 
 
 def test_an_index_read_past_an_edge_is_explained_by_that_edge():
@@ -1373,9 +1373,9 @@ def test_an_index_read_past_an_edge_is_explained_by_that_edge():
     def cases(rng):
         return [launch(1, 8, np.array([2, 1, 0], np.int32), output(3))]
 
-    told = KernelExercise("sent", lambda places: np.ones(3, np.float32), cases)(unguarded)
-    assert told.mistake == "reads past the edge"
-    assert told.message.startswith("The kernel uses `places` past its edge: a guard is missing")
+    verdict = KernelExercise("sent", lambda places: np.ones(3, np.float32), cases)(unguarded)
+    assert verdict.mistake == "reads past the edge"
+    assert verdict.message.startswith("The kernel uses `places` past its edge: a guard is missing")
 
 
 @cuda.jit(device=True)
@@ -1397,9 +1397,9 @@ def test_a_barrier_is_described_in_one_line():
             cuda.syncthreads()
         out[cuda.grid(1)] = x[cuda.grid(1)]
 
-    told = reverse(two_barriers)
-    assert "thread 0 waits at a barrier and thread 4 waits at another." in str(told)
-    assert [line.partition(":")[0] for line in told.details if line.startswith("Line")] == [
+    verdict = reverse(two_barriers)
+    assert "thread 0 waits at a barrier and thread 4 waits at another." in str(verdict)
+    assert [line.partition(":")[0] for line in verdict.details if line.startswith("Line")] == [
         "Line 4 of your kernel",
         "Line 6 of your kernel",
     ]
@@ -1428,20 +1428,20 @@ def test_a_barrier_in_a_function_is_described_by_its_name():
             out[i] = x[i]
 
     exercise = KernelExercise("met", lambda x: x, lambda rng: [launch(1, 8, normal(rng, 5), output(5))])
-    told = exercise(some_call)
-    assert told.mistake == "divergent barrier"
-    assert told.message.startswith("Every thread of a block has to reach the barrier in `meet`")
+    verdict = exercise(some_call)
+    assert verdict.mistake == "divergent barrier"
+    assert verdict.message.startswith("Every thread of a block has to reach the barrier in `meet`")
 
 
 def test_what_kernels_print_is_cut_short(capsys):
     @cuda.jit
-    def told(x, a, out):
+    def printing(x, a, out):
         i = cuda.grid(1)
         if i < x.size:
             print("thread", i)
             out[i] = a * x[i]
 
-    assert scale(told).status == "solved"
+    assert scale(printing).status == "solved"
     *lines, last = capsys.readouterr().out.splitlines()
     assert len(lines) == 20
     assert lines[0].split() == ["thread", "0"]
@@ -1449,12 +1449,12 @@ def test_what_kernels_print_is_cut_short(capsys):
 
 
 def test_what_a_function_prints_is_cut_short(capsys):
-    def told(x):
+    def printing(x):
         print(*x, sep="\n")
         return x
 
-    exercise = Exercise("told", reference=lambda x: x, cases=lambda rng: [(np.ones(30),), (np.ones(31),)])
-    assert exercise(told).status == "solved"
+    exercise = Exercise("printing", reference=lambda x: x, cases=lambda rng: [(np.ones(30),), (np.ones(31),)])
+    assert exercise(printing).status == "solved"
     *lines, last = capsys.readouterr().out.splitlines()
     assert (len(lines), last) == (20, "... and 41 more lines, of all cases of the check")
 

@@ -77,16 +77,16 @@ def test_answers_are_stored_and_removed_and_a_failing_store_does_no_harm(tmp_pat
       removeItem(k) { delete this[k] }
     }
     const refuses = { getItem() { throw new Error() }, setItem() { throw new Error() } };
-    const told = [];
+    const found = [];
     for (const store of [new Store(), refuses]) {
       const kept = new answers.Answers(store);
       kept.set("00", "a-stub", "x = 1");
-      told.push(kept.get("00", "a-stub"), kept.get("01", "a-stub"));
+      found.push(kept.get("00", "a-stub"), kept.get("01", "a-stub"));
       kept.set("00", "a-stub", null);
       kept.addToWorkbook({ "a.py": "1" });
-      told.push(kept.get("00", "a-stub"), kept.workbook());
+      found.push(kept.get("00", "a-stub"), kept.workbook());
     }
-    console.log(JSON.stringify(told));"""
+    console.log(JSON.stringify(found));"""
     assert node(code, tmp_path) == ["x = 1", None, None, {"a.py": "1"}, None, None, None, {}]
 
 
@@ -95,6 +95,6 @@ def test_the_colours_of_a_terminal_become_classes_and_markup_stays_text(tmp_path
     const element = (tag) => ({ tag, children: [], append(...parts) { this.children.push(...parts) } });
     const parent = { ...element("pre"), ownerDocument: { createElement: element } };
     output.addText(parent, "a\x1b[1;31m<b>\x1b[0m c\x1b[92md");
-    const told = parent.children.map((each) => each.tag ? [each.className, each.textContent] : each);
-    console.log(JSON.stringify(told));"""
+    const added = parent.children.map((each) => each.tag ? [each.className, each.textContent] : each);
+    console.log(JSON.stringify(added));"""
     assert node(code, tmp_path) == ["a", ["live-red live-bold", "<b>"], " c", ["live-green", "d"]]

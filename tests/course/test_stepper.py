@@ -203,7 +203,7 @@ def test_steps_go_into_device_functions_and_come_back():
     assert out.copy_to_host().tolist() == [5, 4, 4, 6]
     inner = larger.py_func.__code__.co_firstlineno + 1
     outer = largest_kernel.py_func.__code__.co_firstlineno + 1
-    told = [
+    steps = [
         (
             each.line - (inner if each.function.__name__ == "larger" else outer),
             each.back_from,
@@ -212,7 +212,7 @@ def test_steps_go_into_device_functions_and_come_back():
         for each in stepper.steps
     ]
     lanes = [0, 1, 2, 3]
-    assert told == [
+    assert steps == [
         (1, "", lanes),
         (2, "", lanes),
         *((1, "", lanes), (2, "", [2, 3]), (3, "", [0, 1])),
@@ -273,15 +273,15 @@ def conflicts_kernel(x):
 def test_conflicts_of_banks_and_atomics_that_wait():
     stepper = step(conflicts_kernel)[1, 32](cuda.to_device(np.zeros(64, np.float32)))
 
-    def told(line):
+    def costs(line):
         text = at(stepper, conflicts_kernel, line)
         return [(each.sectors, each.degree, each.serialised) for each in text.accesses]
 
-    assert told(4) == [(4, 0, 0), (0, 1, 0)]  # a row of 33 words: each lane in a bank of its own
-    assert told(5) == [(8, 0, 0), (0, 1, 0)]
+    assert costs(4) == [(4, 0, 0), (0, 1, 0)]  # a row of 33 words: each lane in a bank of its own
+    assert costs(5) == [(8, 0, 0), (0, 1, 0)]
     # Element [2i, t] is word 66i + t: banks 2i + t, that is 4i and 4i + 1, of which 8 are the same.
-    assert told(6) == [(1, 0, 0), (0, 2, 0)]
-    assert told(7) == [(0, 1, 32)]
+    assert costs(6) == [(1, 0, 0), (0, 2, 0)]
+    assert costs(7) == [(0, 1, 32)]
     assert stepper.texts[-1].endswith(
         "Updates count in 32 lanes (shared): 32 lanes update one word, one after the other."
     )

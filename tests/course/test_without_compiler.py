@@ -65,11 +65,13 @@ def test_kernels_run_and_networks_predict_without_numba(alone):
     assert done.returncode == 0, done.stderr
     slow = "Numba is not installed, so the CPU backend computes by its definitions, slowly: pip install numba"
     assert done.stderr.count(slow) == 1
-    told = r"NoNumba \w+ is compiled by Numba, which is not installed: pip install numba, or run this in a "
+    message = (
+        r"NoNumba \w+ is compiled by Numba, which is not installed: pip install numba, or run this in a "
+    )
     gpu, computed, known, refused = done.stdout.splitlines()
     assert (gpu, computed) == ("simulator", "[0.0, 2.0] (2, 2)")
     assert known == "True"
-    assert re.fullmatch(f"{told}container, WSL or Colab", refused)
+    assert re.fullmatch(f"{message}container, WSL or Colab", refused)
 
 
 @pytest.mark.exhaustive("test_exercises.py judges the same answers, with the compilers installed")

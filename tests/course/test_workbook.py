@@ -158,8 +158,8 @@ def test_answers_from_outside_a_notebook_are_not_kept(folder):
 def test_an_answer_without_its_source_counts_as_solved(folder):
     source = "class One:\n    is_it = 1\n\n" + ADAM.replace("(1 - beta1) *", "(One.is_it - beta1) *")
     attempt = in_a_notebook(source, "odd")["adam_step"]
-    told = mnist_cnn.adam_step(attempt).details[-1]
-    assert told == (
+    message = mnist_cnn.adam_step(attempt).details[-1]
+    assert message == (
         "Noted in your workbook as solved, without its source: it uses `One`, a type of its notebook."
     )
     assert sum(chapter.solved.get("adam_step", False) for chapter in course.progress().chapters) == 1
@@ -227,13 +227,13 @@ def the_answer():
 
 def test_somebody_elses_answer_does_not_run_until_its_folder_is_named(opened, monkeypatch):
     folder, trace = opened
-    told = f"relu_stride_kernel.py was not kept by a check .*CNN_NUMBA_TRUST_WORKBOOK={folder}, best in"
+    message = f"relu_stride_kernel.py was not kept by a check .*CNN_NUMBA_TRUST_WORKBOOK={folder}, best in"
     for elsewhere in (None, folder / "training", folder.parents[1] / "mine"):
         if elsewhere:
             monkeypatch.setenv("CNN_NUMBA_TRUST_WORKBOOK", str(elsewhere))
-        with pytest.raises(workbook.NotTrusted, match=told):
+        with pytest.raises(workbook.NotTrusted, match=message):
             the_answer()
-        with pytest.raises(workbook.NotTrusted, match=told):
+        with pytest.raises(workbook.NotTrusted, match=message):
             own_backend.from_workbook()
     assert not trace.exists()
     for named in (folder, folder.parent):
@@ -292,8 +292,8 @@ def test_the_workbook_of_the_checkout_runs_as_its_other_files_do(untrusted, tmp_
 def test_a_home_that_cannot_be_written_leaves_the_answer_right(opened, tmp_path):
     (tmp_path / "home").write_text("")
     kept = in_a_notebook(RELU, "relu")["relu_stride_kernel"]
-    told = workbook.keep(first_cuda_kernels.relu_stride_kernel, kept)
-    assert told.startswith("It could not be kept in your workbook")
+    message = workbook.keep(first_cuda_kernels.relu_stride_kernel, kept)
+    assert message.startswith("It could not be kept in your workbook")
 
 
 @pytest.mark.parametrize(

@@ -75,12 +75,12 @@ def found(no_kernels, monkeypatch):
     """Return a list that tells of each kernel asked for whether it was there."""
     from gpuless.frontends.numba_cuda import overloads
 
-    told, load = [], overloads.Overloads.load_overload
+    loaded, load = [], overloads.Overloads.load_overload
 
     def asked(self, *arguments):
         kernel = load(self, *arguments)
-        told.append(kernel is not None)
+        loaded.append(kernel is not None)
         return kernel
 
     monkeypatch.setattr(overloads.Overloads, "load_overload", asked)
-    return told
+    return loaded

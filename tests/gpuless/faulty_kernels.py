@@ -1,4 +1,4 @@
-"""Kernels that fail, for `test_emulator_faults`: run as a program, it prints what each is told, as JSON."""
+"""Kernels that fail, for `test_emulator_faults`: run as a program, it prints their messages as JSON."""
 
 import json
 import linecache
@@ -258,8 +258,8 @@ def in_a_cell():
     return names["cell"]
 
 
-def told(launch):
-    """Return what a launch is told."""
+def message_of(launch):
+    """Return the error of a launch, or an empty string."""
     try:
         launch()
     except Exception as error:
@@ -272,25 +272,25 @@ def main():
     x, y = cuda.to_device(np.zeros(64, np.float32)), cuda.to_device(np.zeros((64, 64), np.float32))
     numbers = cuda.to_device(np.zeros(64, np.int64))
     found = {
-        "inlined": told(lambda: inlined[(2, 2), (4, 8)](y, x)),
-        "merged": told(lambda: merged[1, 32](x)),
-        "merged_from_elsewhere": told(lambda: merged_from_elsewhere[1, 32](x)),
-        "written": told(lambda: written[4, 40](y, x)),
-        "added": told(lambda: added[1, 64](x)),
-        "recursive": told(lambda: recursive[1, 64](x)),
-        "debugged": told(lambda: debugged[1, 64](x)),
-        "cell": told(lambda: in_a_cell()[1, 64](x)),
-        "aligned": told(lambda: misaligned[1, 32](x, cuda.as_cuda_array(View(y, 4)))),
-        "misaligned": told(lambda: misaligned[1, 32](x, cuda.as_cuda_array(View(y, 2)))),
-        "once": told(lambda: once[1, 1](numbers)),
+        "inlined": message_of(lambda: inlined[(2, 2), (4, 8)](y, x)),
+        "merged": message_of(lambda: merged[1, 32](x)),
+        "merged_from_elsewhere": message_of(lambda: merged_from_elsewhere[1, 32](x)),
+        "written": message_of(lambda: written[4, 40](y, x)),
+        "added": message_of(lambda: added[1, 64](x)),
+        "recursive": message_of(lambda: recursive[1, 64](x)),
+        "debugged": message_of(lambda: debugged[1, 64](x)),
+        "cell": message_of(lambda: in_a_cell()[1, 64](x)),
+        "aligned": message_of(lambda: misaligned[1, 32](x, cuda.as_cuda_array(View(y, 4)))),
+        "misaligned": message_of(lambda: misaligned[1, 32](x, cuda.as_cuda_array(View(y, 2)))),
+        "once": message_of(lambda: once[1, 1](numbers)),
     }
     gpuless.set_limits(kernel_seconds=0.5)  # for which they keep all cores busy
     found |= {
-        "endless": told(lambda: endless[3000, 64](x)),
-        "in a thread": told(lambda: in_a_thread(lambda: endless[4, 64](x))),
-        "in a graph": told(lambda: in_a_graph(x)),
-        "absent": told(lambda: absent[8, 64](x)),
-        "early": told(lambda: early[8, 64](x)),
+        "endless": message_of(lambda: endless[3000, 64](x)),
+        "in a thread": message_of(lambda: in_a_thread(lambda: endless[4, 64](x))),
+        "in a graph": message_of(lambda: in_a_graph(x)),
+        "absent": message_of(lambda: absent[8, 64](x)),
+        "early": message_of(lambda: early[8, 64](x)),
     }
     gpuless.set_limits(kernel_seconds=30)
     found |= {"waits": waits(), "lines": [line for line in open(__file__, encoding="utf-8")]}

@@ -225,8 +225,8 @@ IN_SHARED = """.shared .align 16 .b8 s[128];
 def test_shared_memory_beyond_the_request_is_a_fault(body, step, byte, thread, goes_on):
     """It is noticed in another page of 4096 bytes."""
     text = IN_SHARED.replace("BODY", body).replace("ld.param.u64 %rd2, [p1];", f"mov.u64 %rd2, {step};")
-    told = rf"at byte {byte} of shared memory, of which the block has 128: .* thread \({thread}, 0, 0\)"
-    with pytest.raises(Fault, match=told):
+    message = rf"at byte {byte} of shared memory, of which the block has 128: .* thread \({thread}, 0, 0\)"
+    with pytest.raises(Fault, match=message):
         run(text.replace(", .param .u64 p1", ""), [np.zeros(64, np.uint32)], block=(64, 1, 1))
 
 
@@ -235,8 +235,8 @@ def test_a_wild_local_address_is_named_as_such(step, thread, goes_on):
     body = f""".local .align 8 .b8 own[128]; mov.u64 %rd4, own; mul.wide.u32 %rd5, %r1, 1;
         mad.lo.s64 %rd5, %rd5, {step}, %rd4; st.local.u32 [%rd5], %r1; ld.local.u32 %r3, [%rd5];
         st.global.u32 [%rd3], %r3;"""
-    told = rf"writing 4 bytes outside of a thread's local memory: .* thread \({thread}, 0, 0\)"
-    with pytest.raises(Fault, match=told):
+    message = rf"writing 4 bytes outside of a thread's local memory: .* thread \({thread}, 0, 0\)"
+    with pytest.raises(Fault, match=message):
         run(STORE.replace("BODY", body), [np.zeros(1024, np.uint32)], block=(1024, 1, 1))
 
 
@@ -525,8 +525,8 @@ FILES = {
 
 
 @pytest.fixture(scope="module")
-def told():
-    """What Numba's users are told of the kernels in `faulty_kernels`."""
+def messages():
+    """Return the messages that Numba's users see for the kernels in `faulty_kernels`."""
     path = Path(__file__).with_name("faulty_kernels.py")
     return json.loads(
         python_on_the_emulated_gpu(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
@@ -534,9 +534,9 @@ def told():
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_a_fault_names_the_line_and_the_thread(told, name):
+def test_a_fault_names_the_line_and_the_thread(messages, name):
     words, thread = LINES[name]
-    first, *places = told[name].splitlines()
+    first, *places = messages[name].splitlines()
     block = 2 if name == "written" else 0
     assert re.match(r"CUDAError CUDA_ERROR_(ILLEGAL_ADDRESS|LAUNCH_FAILED|MISALIGNED_ADDRESS): ", first)
     assert re.search(words, first), first
@@ -557,15 +557,15 @@ def test_a_fault_names_the_line_and_the_thread(told, name):
     }[name]
     assert len(places) == len(shown)
     for place, text in zip(places, shown, strict=True):
-        file, lines = FILES.get(name, ("faulty_kernels.py", told["lines"]))
+        file, lines = FILES.get(name, ("faulty_kernels.py", messages["lines"]))
         number = next(i for i, line in enumerate(lines, 1) if text in line)
         assert re.fullmatch(rf"  (called from )?line {number} of .*{file}: {re.escape(text)}", place)
 
 
-def test_a_fault_that_does_not_recur_names_what_is_known(told):
-    assert "block (0, 0, 0), among threads 0 to 0 of it" in told["once"]
-    assert "line " not in told["once"]
-    assert told["aligned"] == ""
+def test_a_fault_that_does_not_recur_names_what_is_known(messages):
+    assert "block (0, 0, 0), among threads 0 to 0 of it" in messages["once"]
+    assert "line " not in messages["once"]
+    assert messages["aligned"] == ""
 
 
 def test_a_failing_block_releases_blocks_at_its_barrier():
@@ -587,19 +587,19 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_an_endless_kernel_is_stopped(told, name):
+def test_an_endless_kernel_is_stopped(messages, name):
     mark = "# absent" if name == "absent" else "# spin"
-    line = next(i for i, text in enumerate(told["lines"], 1) if mark in text)
-    assert told[name].startswith("CUDAError CUDA_ERROR_LAUNCH_TIMEOUT: ")
-    assert re.search(ENDLESS[name].replace("LINE", str(line)), told[name]), told[name]
+    line = next(i for i, text in enumerate(messages["lines"], 1) if mark in text)
+    assert messages[name].startswith("CUDAError CUDA_ERROR_LAUNCH_TIMEOUT: ")
+    assert re.search(ENDLESS[name].replace("LINE", str(line)), messages[name]), messages[name]
 
 
-def test_threads_wait_for_each_other(told):
+def test_threads_wait_for_each_other(messages):
     """Lanes and warps, for a flag and for a lock; blocks, even for a later one."""
     added = sum(i for thread in range(64) for i in range(thread % 5))
     shifted = sum(range(64)) - 0 - 32 + 31 + 63
     wanted = {"lanes": [64, 32 * 64], "lanes until done": [added, shifted]}
-    assert told["waits"] == wanted | {
+    assert messages["waits"] == wanted | {
         "fenced": 42,
         "locked": 160,
         "all blocks": list(range(40)),

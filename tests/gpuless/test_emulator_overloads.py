@@ -131,7 +131,7 @@ def test_types_and_options_count(found):
 
 
 def test_overloads_for_other_targets_do_not_count(found):
-    told = """
+    overload = """
     import operator
     from numba import extending, types
     @extending.overload(operator.getitem, target="{}")
@@ -139,7 +139,7 @@ def test_overloads_for_other_targets_do_not_count(found):
     """
     for target in ("", "cpu", "generic"):
         if target:
-            program(told.format(target))
+            program(overload.format(target))
         result(program(SOURCE)["kernel"])
     assert found == [False, True, False]
 
@@ -212,9 +212,9 @@ def test_a_kernel_from_disk_is_like_any_other():
         assert ".visible .entry" in text
         assert min(kernel.get_regs_per_thread().values()) > 0
         assert kernel.nopython_signatures
-        told = io.StringIO()
-        kernel.inspect_types(told)
-        assert "float32" in told.getvalue()
+        text = io.StringIO()
+        kernel.inspect_types(text)
+        assert "float32" in text.getvalue()
         assert result(cuda.jit(kernel.py_func)) == 72
 
 

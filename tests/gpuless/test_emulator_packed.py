@@ -406,10 +406,10 @@ def check_sixteen_bits(type_, cases):
             for values, right, other, single, pair in zip(
                 given, wanted, wanted[::-1], found[2 * i], found[2 * i + 1], strict=True
             ):
-                told = name, [hex(x) for x in values], hex(single), hex(pair)
-                assert matches(single & 0xFFFF, right), told
-                assert matches(pair & 0xFFFF, right), told
-                assert matches(pair >> 16, other), told
+                case = name, [hex(x) for x in values], hex(single), hex(pair)
+                assert matches(single & 0xFFFF, right), case
+                assert matches(pair & 0xFFFF, right), case
+                assert matches(pair >> 16, other), case
 
 
 @pytest.mark.parametrize("type_", ["f16", "bf16"])

@@ -719,7 +719,7 @@ def test_a_block_is_a_cluster_by_itself():
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         ("@%p1 bra NOWHERE;", "@%p1 bra NOWHERE: .* has no label NOWHERE"),
         ("{ T: .branchtargets END, NOWHERE; brx.idx %t, T; }", "brx.idx %t, T: .* has no label NOWHERE"),
@@ -733,8 +733,8 @@ def test_a_block_is_a_cluster_by_itself():
         ("call (%x1), nothing, (%x2);", r"call \(%x1\), nothing, \(%x2\): "),
     ],
 )
-def test_undefined_references_in_ptx_give_one_error_with_the_text(body, told):
-    with pytest.raises(PtxError, match=told):
+def test_undefined_references_in_ptx_give_one_error_with_the_text(body, message):
+    with pytest.raises(PtxError, match=message):
         results(f"setp.lt.u32 %p1, %t, 9; {body} END: {STORE}")
 
 

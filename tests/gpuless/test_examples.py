@@ -76,7 +76,7 @@ def numpy_life(world, steps):
 def test_life(capsys, monkeypatch):
     options = ["--steps", "70", "--height", "37", "--width", "50"]
     output = printed(load("life"), capsys, monkeypatch, *options)
-    *picture, told = output.splitlines()
+    *picture, summary = output.splitlines()
     world = np.zeros((37, 50), bool)
     world[[18, 18, 19, 19, 20], [26, 27, 25, 26, 26]] = True  # the R-pentomino
     world, counts = numpy_life(world, 70)
@@ -85,7 +85,7 @@ def test_life(capsys, monkeypatch):
         for column, character in enumerate(line):
             drawn[2 * row : 2 * row + 2, column] = [character in "▀█", character in "▄█"]
     np.testing.assert_array_equal(drawn[:37], world)
-    assert f"become {counts[-1]} in 70 steps; at most {max(counts)} lived" in told
+    assert f"become {counts[-1]} in 70 steps; at most {max(counts)} lived" in summary
 
 
 # --- Monte Carlo -------------------------------------------------------------------------------------------

@@ -106,17 +106,17 @@ def compilations(no_kernels, monkeypatch):
     """Return a list that tells of each of NVVM's compilations whether it makes PTX."""
     from numba.cuda import codegen
 
-    told, compile_ir = [], codegen.nvvm.compile_ir
+    makes_ptx, compile_ir = [], codegen.nvvm.compile_ir
 
     def compiled(modules, **options):
-        told.append("gen-lto" not in options)
+        makes_ptx.append("gen-lto" not in options)
         return compile_ir(modules, **options)
 
     monkeypatch.setattr(codegen.nvvm, "compile_ir", compiled)
-    return told
+    return makes_ptx
 
 
-def test_nvvm_is_not_called_for_a_kernel_without_links(compilations):
+def test_nvvm_makes_ptx_only_for_linked_kernels_or_on_request(compilations):
     @cuda.jit(device=True)
     def twice(number):
         return number * 2

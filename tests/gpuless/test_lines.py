@@ -45,11 +45,11 @@ def launched(block=0, **options):
 
 def test_lines_are_recorded_with_their_variables():
     lines = launched(1)
-    told = [
+    recorded = [
         (line.line - (INNER if line.depth else FIRST), line.depth, line.interval, line.ends, line.variables)
         for line in lines.threads[1]
     ]
-    assert told == [
+    assert recorded == [
         (1, 0, 0, False, {"stride": 3}),
         (2, 0, 0, False, {"stride": 3, "i": 5}),
         (3, 0, 0, False, {"stride": 3, "i": 5}),

@@ -146,36 +146,36 @@ def test_a_program_can_be_given_the_simulator(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("gpu", "told"),
+    ("gpu", "output"),
     [
         ("emulator", "kernels run on the emulated GPU: the environment variable GPULESS is emulator\n"),
         ("simulator", "kernels run in the simulator: the environment variable GPULESS is simulator\n"),
         ("hardware", "kernels run on the GPU: the environment variable GPULESS is hardware\n"),
     ],
 )
-def test_without_a_program_it_names_the_device(gpu, told):
+def test_without_a_program_it_names_the_device(gpu, output):
     if gpu == "emulator" and emulator.problem():
         pytest.skip(emulator.problem())
     status, printed, _ = call(*GPULESS, "--gpu", gpu)
     assert status == int(gpu == "hardware")  # there is none
-    assert printed.startswith(told)
+    assert printed.startswith(output)
     assert ("\nEmulated" in printed) == (gpu == "emulator")
     works = "" if gpu == "simulator" else " works (3.11 to 3.14 do)"  # which takes newer ones too
     assert f"Python {platform.python_version()}{works}, NumPy " in printed
 
 
 @pytest.mark.parametrize(
-    ("arguments", "wish", "told"),
+    ("arguments", "wish", "message"),
     [
         (["--gpu", "fast"], "", "invalid choice: 'fast'"),
         ([], "fast", "GPULESS must be hardware, emulator or simulator, got 'fast'"),
         (["-c"], "", "-m and -c need an argument"),
     ],
 )
-def test_wrong_options_give_an_error(arguments, wish, told):
+def test_wrong_options_give_an_error(arguments, wish, message):
     status, _, error = call(*GPULESS, *arguments, GPULESS=wish)
     assert status == 2
-    assert told in error
+    assert message in error
 
 
 def test_the_users_site_customisation_runs_too(tmp_path):
@@ -248,15 +248,15 @@ CAPABILITIES = "7.5, 8.0, 8.6, 8.7, 8.9, 9.0, 10.0 or 12.0"
 
 @emulated
 @pytest.mark.parametrize(
-    ("value", "told"), [("8", "8 0"), ("8.6", "8 6"), ("10.0", "10 0"), ("12.0", "12 0")]
+    ("value", "output"), [("8", "8 0"), ("8.6", "8 6"), ("10.0", "10 0"), ("12.0", "12 0")]
 )
-def test_the_compute_capability_can_be_set(value, told):
+def test_the_compute_capability_can_be_set(value, output):
     program = "import numpy as np\nfrom numba import cuda\n@cuda.jit\ndef f(x): cuda.atomic.add(x, 0, 1)\n"
     program += (
         "x = np.zeros(1, np.int32); f[1, 33](x); print(x[0], *cuda.get_current_device().compute_capability)"
     )
     printed = call_warm(*GPULESS, "-c", program, GPULESS_COMPUTE_CAPABILITY=value)[1]
-    assert printed == f"33 {told}\n"
+    assert printed == f"33 {output}\n"
 
 
 @emulated
@@ -265,7 +265,7 @@ def test_the_compute_capability_can_be_set(value, told):
     "for each setting what is no number of its kind, and what is too small",
 )
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("GPULESS_MEMORY", "1G", "must be a number from 16777216, got '1G'"),
         ("GPULESS_MEMORY", "-5", "must be a number from 16777216, got '-5'"),
@@ -279,10 +279,10 @@ def test_the_compute_capability_can_be_set(value, told):
         ("GPULESS_KERNEL_SECONDS", "soon", "must be a number above 0, got 'soon'"),
     ],
 )
-def test_a_wrong_setting_is_named(name, value, told):
+def test_a_wrong_setting_is_named(name, value, message):
     status, printed, error = call(*GPULESS, **{name: value})
     assert status != 0
-    assert f"{name} {told}" in error
+    assert f"{name} {message}" in error
     assert "Traceback" not in error
     assert not printed
 

@@ -149,12 +149,12 @@ def test_numba_cuda_imported_first_cannot_become_the_simulator_and_warns():
     assert reason == warning
     assert "GPULESS is simulator: import gpuless first" in reason
     printed = python(*lines, NUMBA_ENABLE_CUDASIM="1")
-    early, told = (
+    early, stays = (
         "numba.cuda was imported before gpuless",
         "kernels made so far stay in Numba's own simulator",
     )
     reason = "the environment variable NUMBA_ENABLE_CUDASIM is 1"
-    assert printed.splitlines() == ["simulator", reason, f"{early}: {told}; import gpuless first"]
+    assert printed.splitlines() == ["simulator", reason, f"{early}: {stays}; import gpuless first"]
 
 
 def test_numbas_own_variable_asks_for_the_simulator():

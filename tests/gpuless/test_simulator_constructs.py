@@ -163,5 +163,5 @@ def test_a_kernel_that_cannot_be_sent_to_the_compiler_runs(monkeypatch):
     ],
 )
 def test_the_reason_is_one_line(said, reason):
-    told = f"k does not compile for compute capability 8.0: {said}"
-    assert foreign.read_refusal(told).reason == reason
+    message = f"k does not compile for compute capability 8.0: {said}"
+    assert foreign.read_refusal(message).reason == reason

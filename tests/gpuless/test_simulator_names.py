@@ -152,12 +152,12 @@ def test_memory_of_other_libraries_raises():
 
 
 def test_streams_call_back_and_events_tell_the_time():
-    told = []
-    cuda.stream().add_callback(lambda *given: told.append(given[2]), 5)
+    calls = []
+    cuda.stream().add_callback(lambda *given: calls.append(given[2]), 5)
     first, last = cuda.event(), cuda.event()
     first.record()
     last.record(cuda.stream())
-    assert told == [5]
+    assert calls == [5]
     assert cuda.event_elapsed_time(first, last) >= 0
     with pytest.raises(RuntimeError, match="no streams of other libraries"):
         cuda.external_stream(0)

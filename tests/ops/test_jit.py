@@ -78,8 +78,8 @@ def test_a_full_disk_leaves_kernels_compiled_and_warns_once(monkeypatch, unwarne
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(FunctionCache, "save_overload", save)
-    told = r"are not kept in .* \(No space left on device\).*CACHE_DIR"
-    with pytest.warns(RuntimeWarning, match=told) as seen:
+    message = r"are not kept in .* \(No space left on device\).*CACHE_DIR"
+    with pytest.warns(RuntimeWarning, match=message) as seen:
         assert [compiled_function()(3), compiled_function()(1.5)] == [6, 3.0]
     assert len(seen) == 1
 

@@ -445,17 +445,17 @@ def interrupted(tmp_path_factory):
 
 def crafted(path, interrupted, arrays=(), about=(), progress=(), recipe=()):
     """Write a checkpoint with some fields changed, and those that are `...` left out."""
-    told = json.loads(str(interrupted["about"]))
+    content = json.loads(str(interrupted["about"]))
     for fields, changes in (
-        (told["progress"]["recipe"], recipe),
-        (told["progress"], progress),
-        (told, about),
+        (content["progress"]["recipe"], recipe),
+        (content["progress"], progress),
+        (content, about),
         (changed := dict(interrupted), arrays),
     ):
         fields |= dict(changes)
         for name in [name for name, value in fields.items() if value is ...]:
             del fields[name]
-    np.savez(path, **(changed | {"about": json.dumps(told)}))
+    np.savez(path, **(changed | {"about": json.dumps(content)}))
     return path
 
 
@@ -622,7 +622,7 @@ def test_few_steps_give_a_warning():
 
 
 def test_a_rising_loss_gives_a_warning(tmp_path):
-    def told(change, **options):
+    def warned(change, **options):
         model = small_net()
 
         def on_step(step, loss):
@@ -635,8 +635,8 @@ def test_a_rising_loss_gives_a_warning(tmp_path):
             model.layers[-1].bias[:] = 1e3, -1e3
 
     with pytest.raises(Interrupted):
-        told(lambda model, step: interrupt_at(8)(step, 0))
-    (line,) = told(spoil, resume=True)
+        warned(lambda model, step: interrupt_at(8)(step, 0))
+    (line,) = warned(spoil, resume=True)
     last = history_of(tmp_path)[-1]["train_loss"]
     first = load_checkpoint(tmp_path / "checkpoint.npz").progress["first_loss"]
     assert last > first
@@ -644,7 +644,7 @@ def test_a_rising_loss_gives_a_warning(tmp_path):
         f"warning: the loss rose from {first:.4g} in the first step to {last:.4g} in the last epoch: "
         "choose a learning rate below 0.01"
     )
-    assert told(spoil, resume=True) == [line]  # a process killed before it told
+    assert warned(spoil, resume=True) == [line]  # a process killed before it printed the line
 
 
 def test_the_first_loss_is_that_of_the_first_step(tmp_path):
@@ -716,8 +716,8 @@ def test_a_new_run_keeps_the_earlier_ones(tmp_path):
     for number in (1, 2):
         folder = tmp_path / f"earlier-{number}"
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == runs[number - 1]
-        told = f"Moved the earlier run to {folder}; its network: {folder / 'checkpoint.npz'}"
-        assert lines.count(told) == 1
+        line_of_move = f"Moved the earlier run to {folder}; its network: {folder / 'checkpoint.npz'}"
+        assert lines.count(line_of_move) == 1
         assert_records_follow(folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         ["checkpoint.npz", *RECORDS, "earlier-1", "earlier-2", "notes.txt"]

@@ -80,9 +80,9 @@ def test_the_film_has_the_registers_of_the_kernel():
 
 
 def test_the_film_shows_a_query_that_two_keys_rescale():
-    told = shown("online-film")
-    assert "multiplied by 0.59 at key 2 and 0.34 at key 4" in told
-    own, kernel = re.search(r"begins with (.+), and that of the kernel with (.+)\.\]", told).groups()
+    output = shown("online-film")
+    assert "multiplied by 0.59 at key 2 and 0.34 at key 4" in output
+    own, kernel = re.search(r"begins with (.+), and that of the kernel with (.+)\.\]", output).groups()
     assert own == kernel
     (text,) = (cell.source for cell in notebooks.read(NOTEBOOK).cells if cell.id == "online-film-text")
     assert "keys 2 and 4" in text

@@ -2,7 +2,7 @@
 
 import pytest
 from test_exercises import FOUND
-from wrong_answers import told
+from wrong_answers import lines_of
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -18,7 +18,7 @@ FLOAT64 = ("total = squares = float32(0)", "total = squares = 0.0")
     "change", [(RIGHT, "column + 1"), (RIGHT, "min(column + 1, width)"), (BOTH, "column + 1, column - 1")]
 )
 def test_a_right_neighbour_that_does_not_exist(change):
-    assert told(KERNELS["edges_kernel"], change) == [
+    assert lines_of(KERNELS["edges_kernel"], change) == [
         "The thread has a pixel, but the neighbour that it reads does not exist: it reads `image[0, 3]`, and "
         "the last column is 2. Take the pixel itself there.",
         "That is thread (2, 0) of block 0.",
@@ -36,11 +36,11 @@ def test_a_right_neighbour_that_does_not_exist(change):
     ],
 )
 def test_other_reads_past_the_edge_have_another_message(change):
-    assert "neighbour" not in told(KERNELS["edges_kernel"], change)[0]
+    assert "neighbour" not in lines_of(KERNELS["edges_kernel"], change)[0]
 
 
 def test_an_epsilon_added_to_the_root():
-    assert told(KERNELS["standardise_kernel"], (ROOT, "(math.sqrt(squares / n) + float32(1e-5))")) == [
+    assert lines_of(KERNELS["standardise_kernel"], (ROOT, "(math.sqrt(squares / n) + float32(1e-5))")) == [
         "You add 0.00001 to the root. Add it to the variance, before you take the root."
     ]
 
@@ -54,7 +54,7 @@ def test_an_epsilon_added_to_the_root():
     ],
 )
 def test_a_variance_that_is_still_a_difference(change, found):
-    message, seen, where = told(KERNELS["standardise_kernel"], change)
+    message, seen, where = lines_of(KERNELS["standardise_kernel"], change)
     assert message == (
         "Your variance is still a difference of two large numbers, so few of its digits are right. Neither "
         "clamping nor sums in float64 bring them back. Subtract the mean first, then square."
@@ -64,11 +64,11 @@ def test_a_variance_that_is_still_a_difference(change, found):
 
 
 def test_other_wrong_rows_have_another_message():
-    lines = told(KERNELS["standardise_kernel"], ("float32(1e-5)", "float32(1e-3)"))
+    lines = lines_of(KERNELS["standardise_kernel"], ("float32(1e-5)", "float32(1e-3)"))
     assert lines[0].startswith("Entry ")
 
 
 @pytest.mark.gpu
 def test_float64_is_put_down_to_a_python_float():
-    lines = told(KERNELS["standardise_kernel"], ("float32(1e-5)", "1e-5"))
+    lines = lines_of(KERNELS["standardise_kernel"], ("float32(1e-5)", "1e-5"))
     assert lines[1].startswith("A Python float, such as `0.0`, `1e-5` or `math.inf`, is float64")

@@ -122,16 +122,18 @@ def test_the_cost_is_the_arithmetic_of_the_text():
 def test_a_missing_package_is_one_line(monkeypatch, capsys):
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "jax" else object())
     assert frameworks.load_packages("json", "jax")[1] is None
-    told = f"jax is not installed, so its cells do nothing: {extras.install('roads')}\n"
-    assert capsys.readouterr().out == told
+    message = f"jax is not installed, so its cells do nothing: {extras.install('roads')}\n"
+    assert capsys.readouterr().out == message
 
 
 def test_a_package_that_fails_to_import_is_one_line(monkeypatch, capsys, tmp_path):
     (tmp_path / "without_backend.py").write_text("import no_such_backend")
     monkeypatch.syspath_prepend(tmp_path)
     assert frameworks.load_packages("without_backend") == [None]
-    told = "without_backend cannot be imported (No module named 'no_such_backend'), so its cells do nothing\n"
-    assert capsys.readouterr().out == told
+    message = (
+        "without_backend cannot be imported (No module named 'no_such_backend'), so its cells do nothing\n"
+    )
+    assert capsys.readouterr().out == message
 
 
 def test_the_notebook_runs_to_its_end_without_the_other_packages(monkeypatch, capsys):
@@ -142,10 +144,10 @@ def test_the_notebook_runs_to_its_end_without_the_other_packages(monkeypatch, ca
     for cell in CELLS.values():
         if cell.cell_type == "code" and cell.id != "colab":
             exec(compile(cell.source, cell.id, "exec"), namespace)
-    told = capsys.readouterr().out
-    assert [f"{name} is not installed, so its cells do nothing" in told for name in names] == 5 * [True]
-    assert "negative scales: [0, 0, 0]" in told
-    assert "three epochs on two cores" in told
+    output = capsys.readouterr().out
+    assert [f"{name} is not installed, so its cells do nothing" in output for name in names] == 5 * [True]
+    assert "negative scales: [0, 0, 0]" in output
+    assert "three epochs on two cores" in output
 
 
 def test_differences_are_printed(capsys):

@@ -210,8 +210,8 @@ def test_a_wrong_sum_is_described_part_by_part():
         if rank == 1:
             array[4] += 10.0 ** (2 * 3 + 2)
 
-    (told,) = _ledger(twice)
-    assert told == (
+    (line,) = _ledger(twice)
+    assert line == (
         "With 3 workers and 6 numbers, entry 4 of worker 1 has worker 0's once, worker 1's once, "
         "worker 2's twice."
     )

@@ -197,10 +197,12 @@ def test_opencl_for_another_processor_gives_one_line(monkeypatch):
 
     roads._compiler_refuses.cache_clear()
     monkeypatch.setattr(pyopencl.Program, "build", build)
-    told = roads.missing("OpenCL")
+    message = roads.missing("OpenCL")
     roads._compiler_refuses.cache_clear()
-    assert told.startswith("OpenCL is left out: the compiler of ")
-    assert "takes no program for this processor (unknown target CPU 'generic'); conda's PoCL is newer" in told
+    assert message.startswith("OpenCL is left out: the compiler of ")
+    assert (
+        "takes no program for this processor (unknown target CPU 'generic'); conda's PoCL is newer" in message
+    )
 
 
 def test_compiled_triton_is_not_interpreted(monkeypatch):

@@ -91,10 +91,10 @@ def test_the_record_is_as_good_as_the_text_says():
 
 
 def test_the_certainty_of_the_network_after_each_row():
-    told = shown("certainty")
+    output = shown("certainty")
     for label, row in (("7", 21), ("1", 24), ("8", 18)):
-        assert f"the {label} is recognised from row {row} on" in told
-    assert "the 3 is recognised not even at the end, and taken for a 2" in told
+        assert f"the {label} is recognised from row {row} on" in output
+    assert "the 3 is recognised not even at the end, and taken for a 2" in output
 
 
 def test_the_forget_gates_stay_open():

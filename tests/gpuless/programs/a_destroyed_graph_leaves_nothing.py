@@ -9,25 +9,25 @@ from gpuless.emulator.driver import graphs
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-def told(data):
-    told.by.append(data)
+def destroyed(data):
+    destroyed.by.append(data)
 
 
-told.by = []
+destroyed.by = []
 stream, pointer = check(cu.cuStreamCreate(1)), check(cu.cuMemAlloc(4))
 event = check(cu.cuEventCreate(0))
 check(cu.cuStreamBeginCapture(stream, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
 check(cu.cuMemsetD32Async(pointer, 7, 1, stream))
 check(cu.cuEventRecord(event, stream))
 graph = check(cu.cuStreamEndCapture(stream))
-one = check(cu.cuUserObjectCreate(5, cu.CUhostFn(ctypes.cast(told, ctypes.c_void_p).value), 1, 1))
+one = check(cu.cuUserObjectCreate(5, cu.CUhostFn(ctypes.cast(destroyed, ctypes.c_void_p).value), 1, 1))
 check(cu.cuGraphRetainUserObject(graph, one, 1, 1))
 executable = check(cu.cuGraphInstantiate(graph, 0))
 check(cu.cuGraphDestroy(graph))
 check(cu.cuGraphLaunch(executable, stream))
-assert ctypes.c_uint32.from_address(int(pointer)).value == 7 and not told.by
+assert ctypes.c_uint32.from_address(int(pointer)).value == 7 and not destroyed.by
 check(cu.cuGraphExecDestroy(executable))
-assert told.by == [5] and cu.cuUserObjectRetain(one, 1)[0].name == "CUDA_ERROR_INVALID_HANDLE"
+assert destroyed.by == [5] and cu.cuUserObjectRetain(one, 1)[0].name == "CUDA_ERROR_INVALID_HANDLE"
 # What is captured into a graph is in that one, not in another.
 graph, nowhere = check(cu.cuGraphCreate(0)), [cu.CUgraphNode(16)]
 answer = cu.cuStreamBeginCaptureToGraph(stream, graph, nowhere, None, 1, 0)

@@ -18,10 +18,10 @@ def talks(x):
     x[1] = i
 
 
-x, told = cuda.to_device(np.zeros(2, np.int64)), sys.stdout
+x, terminal = cuda.to_device(np.zeros(2, np.int64)), sys.stdout
 sys.stdout = open(os.devnull, "w")
 gpuless.set_limits(kernel_seconds=1)
 try:
     talks[1, 1](x)
 except Exception as error:
-    print("no block of kernel talks has ended" in str(error), file=told)
+    print("no block of kernel talks has ended" in str(error), file=terminal)
