@@ -23,7 +23,7 @@ def test_a_product_is_computed_by_many_threads_at_a_time():
     from benchmarks import emulator_kernels
 
     launch, work, _ = emulator_kernels.launches()["product, 64 x 64 tiles"]
-    # Twenty and more where it is quiet: a hundredth of that would be one thread at a time. A busy machine can
+    # Twenty and more on a quiet machine: one thread at a time would be a hundredth of it. A busy machine can
     # stop any launch for half a second, but not all.
     assert any(work / emulator_kernels._seconds(launch) > 2e9 for _ in range(40))
 

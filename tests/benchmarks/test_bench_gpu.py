@@ -96,7 +96,7 @@ def test_contenders_compute_what_pytorch_computes(case, rng):
 def test_tolerance_holds_for_long_sums_and_is_below_one_product(rng):
     (case,) = products("long", 8, 4096, 8)
     a, b = rng.standard_normal((8, 4096), np.float32), rng.standard_normal((4096, 8), np.float32)
-    # One after the other, as a kernel adds: the least exact way there is.
+    # One after the other, as a kernel adds: the least exact way.
     running = np.cumsum(a[:, :, None] * b[None], axis=1, dtype=np.float32)[:, -1]
     error = np.abs(running - a.astype(np.float64) @ b).max()
     assert case.tolerance / 100 < error < case.tolerance
@@ -156,7 +156,7 @@ def test_roof_is_work_over_median_time(monkeypatch):
 
 def test_roof_kernels_compute(rng):
     out = device.zeros(1)
-    # Every sum stays at 2, and their total of 16 equals x: then it is written.
+    # Every sum stays at 2, and their total of 16 equals x: so it is written.
     device.launch(bench_ops.fma_peak_kernel, 1, 1, 0, np.float32(28), np.float32(0), out)
     assert device.to_host(out)[0] == sum(range(8))
     source = rng.standard_normal(1028, np.float32)
@@ -208,7 +208,7 @@ def test_launches_are_noted_and_can_be_made_again(rng):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Let time pass only where a test says so, and let the launch that keeps a GPU busy do little."""
+    """Let time pass only when a test says so; make the launch that keeps a GPU busy short."""
     clock = types.SimpleNamespace(now=0.0)
 
     def seconds(function, repeats=10, warm_up=3):
@@ -291,7 +291,7 @@ def test_a_wrong_rung_is_not_timed_and_an_unsupported_shape_is_skipped(clock, on
         raise ValueError("not with 4 x 6")
 
     def forgets(x, kernel_size, stride, padding, out, argmax):
-        """Leave what was there before."""
+        """Keep the old contents."""
 
     def wrong(x, kernel_size, stride, padding, out, argmax):
         right(x, kernel_size, stride, padding, out, argmax)
@@ -368,7 +368,7 @@ def test_without_a_gpu_the_compiler_is_asked_and_nothing_timed(monkeypatch, caps
 
 @pytest.fixture
 def few_images(monkeypatch):
-    """Let the benchmarks run on a few hundred images."""
+    """Limit the benchmarks to a few hundred images."""
     for module in (accuracy, epoch, epoch_gpu):
         monkeypatch.setattr(module, "dataset", lambda model: epoch._head(load("mnist"), 1300))
 
@@ -464,7 +464,7 @@ def test_captured_steps_are_replayed_with_their_own_indices(monkeypatch):
 
     class Graph:
         def replay(self):
-            # What a GPU would do with what was recorded.
+            # What a GPU would do with the recorded launches.
             fixed = next(fixed for fixed, graph in captured.graphs.values() if graph is self)
             replays.append(fixed.tolist())
 

@@ -1,4 +1,4 @@
-"""`cnn-numba bench ops --gpu` and `bench epoch --gpu`: figures, their records, and what docs say of them."""
+"""`cnn-numba bench ops --gpu` and `bench epoch --gpu`: figures, their records, and the docs about them."""
 
 import dataclasses
 import json
@@ -104,7 +104,7 @@ def test_an_epoch_is_its_steps():
         assert graph["kernels"] == launches["kernels"] == sum(row["calls"] for row in figures["kernels"])
         whole = sum(row["microseconds"] for row in figures["kernels"])
         assert graph["microseconds"] <= launches["microseconds"]
-        if gpu == "T4":  # which has room for next to nothing beside its kernels; the others have
+        if gpu == "T4":  # which has almost no room beside its kernels; the others have some
             assert graph["microseconds"] == pytest.approx(whole + graph["gaps"], rel=0.03)
         else:
             assert whole / 2 < graph["microseconds"] < 0.9 * whole

@@ -1,4 +1,4 @@
-"""The independent check: its kernels compute what they should, and its record is that of its rows."""
+"""The independent check: its kernels are correct, and its record matches its rows."""
 
 import json
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ def rng():
 
 
 def run(kernel, grid, block, *arguments, shared=0):
-    """Return what is in the arrays among the arguments after the launch."""
+    """Launch; return the contents of the array arguments."""
     sent = [cuda.to_device(x) if isinstance(x, np.ndarray) else np.uint32(x) for x in arguments]
     kernel[grid, block, 0, shared](*sent)
     return [x.copy_to_host() for x in sent if not isinstance(x, np.uint32)]

@@ -30,7 +30,7 @@ SIZES = [(1, 1, 1), (5, 3, 7), (17, 70, 18), (129, 65, 33), (128, 64, 96), (136,
 
 
 def matrices(rng, rung, rows, columns, depth):
-    """Return two matrices of the rung's type, and the product of what it rounds them to."""
+    """Return two matrices of the rung's type, and the product of the rounded matrices."""
     dtype, precision = TYPES[rung]
     a, b = (random_float32(rng, *shape).astype(dtype) for shape in ((rows, depth), (depth, columns)))
     left, right = (rounded(array.astype(np.float32), precision).astype(float) for array in (a, b))
@@ -254,7 +254,7 @@ def test_the_python_functions_match_the_instructions(rng):
 
 
 def dense_of_fragments(left, right):
-    """Return the product of what lanes hold for the instruction of tf32, by its definition."""
+    """Return the product of the fragments of tf32 that lanes hold, by definition."""
     a, b = np.zeros((16, 8)), np.zeros((8, 8))
     for lane in range(32):
         row, k = lane // 4, lane % 4

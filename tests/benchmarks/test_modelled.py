@@ -1,4 +1,4 @@
-"""Modelled times against published ones: the record, what says what it says, and rows modelled again."""
+"""Modelled times against published ones: the record, the pages that quote it, and rows modelled again."""
 
 import gpuless
 
@@ -75,7 +75,7 @@ def test_the_model_is_as_good_as_promised(group, key, least, sign):
 
 @pytest.mark.parametrize("words", SAMPLE)
 def test_the_record_is_not_stale(published, words):
-    """A change of the model that changes these times has to take the record again: `bench modelled`."""
+    """If a change of the model changes these times, record them again: `bench modelled`."""
     if not gpuless.select().emulated:
         pytest.skip("runs kernels on the emulated GPU")
     pytest.importorskip("scipy", reason="solves linear programs")

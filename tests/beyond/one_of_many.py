@@ -1,4 +1,4 @@
-"""One worker of a training run, to whom something happens: ``one_of_many.py WHAT RANK STEP ARGUMENT ...``.
+"""One worker of a training run that fails or is stopped: ``one_of_many.py WHAT RANK STEP ARGUMENT ...``.
 
 WHAT is the name of a signal that the worker with this rank sends itself before this step, or "error" for an
 exception there; but not when torchrun has started it again. The arguments are those of ``cnn-numba``.
@@ -13,7 +13,7 @@ from cnn_numba.train.step import HostSteps
 
 
 def fateful(what, step):
-    """Return what takes the steps of the training run, to which something happens at this one."""
+    """Return the function for the steps of the training run, with the event at this step."""
     take, taken = HostSteps.take, 0
 
     def take_or_end(steps, *details):

@@ -1,4 +1,4 @@
-"""What `beyond` adds to training, each piece alone: loss scales, timelines, and what workers agree on."""
+"""The parts of training in `beyond`, one by one: loss scales, timelines, and agreement of workers."""
 
 import json
 from types import SimpleNamespace

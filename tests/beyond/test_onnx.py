@@ -1,4 +1,4 @@
-"""Networks as ONNX graphs: what ONNX Runtime makes of them, beside our own forward pass."""
+"""Networks as ONNX graphs: ONNX Runtime against our own forward pass."""
 
 import numpy as np
 import onnx
@@ -27,7 +27,7 @@ def run(proto, x):
 
 
 def with_all_parameters(model, rng):
-    """Give a model biases and running statistics that are neither 0 nor 1, so that none can be left out."""
+    """Give a model biases and running statistics other than 0 and 1, so that leaving one out shows."""
     model.parameters[:] += 0.1 * random_float32(rng, *model.parameters.shape)
     model.buffers[:] = rng.uniform(0.5, 2, model.buffers.shape)
     return model

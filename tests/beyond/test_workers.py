@@ -1,7 +1,7 @@
-"""Data-parallel training: several workers reach the numbers of one, and end in one line where one is lost.
+"""Data-parallel training: several workers reach the numbers of one, and end with one line if one is lost.
 
-Whether the numbers are right is asked of workers that are threads: they add up in Python, and need no torch.
-That torch carries the same numbers is asked of processes, and so is what becomes of lost ones.
+The numbers are tested with threads as workers: they add up in Python, and need no torch.
+Processes test that torch carries the same numbers, and what happens when one is lost.
 """
 
 import dataclasses
@@ -39,13 +39,13 @@ from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
 
 BATCH = 10
-# Ten steps per epoch; the last batch has two images, so that of four workers two have none.
+# Ten steps per epoch; the last batch has two images, so two of four workers have none.
 IMAGES = 92
 STEPS = 100
 
 
 class Hub:
-    """Where threads that stand for workers add up; one of them runs at a time, until it has to wait."""
+    """The sums of threads that stand for workers; one runs at a time, until it has to wait."""
 
     def __init__(self, size):
         self.size, self.turn, self.news = size, threading.Lock(), threading.Condition()
@@ -111,7 +111,7 @@ class ThreadGroup:
 
 
 def together(size, work, group=None):
-    """Return what `work(workers)` returns on each of this many workers; raise what the first one raises."""
+    """Return the results of `work(workers)` on this many workers; raise the first error."""
     hub, results = Hub(size), [None] * size
 
     def run(rank):
@@ -146,7 +146,7 @@ def toy_norm(batch_size, backend, seed=3):
 
 @pytest.fixture(autouse=True)
 def several_buckets(monkeypatch):
-    """Let the toys have more than one bucket."""
+    """Give the toy models more than one bucket."""
     monkeypatch.setattr(buckets, "BUCKET_BYTES", 400)
 
 
@@ -166,7 +166,7 @@ def training(
 ):
     """Train as one of the workers; return losses, parameters, optimiser's state and history."""
     workers = workers or Alone()
-    # Other weights on every worker: they have to begin with the first one's.
+    # Different weights on every worker: all must start with the first one's.
     model = network(workers.count(BATCH), backend, seed=3 + workers.rank)
     settings = {"momentum": 0.9} if optimizer is SGD else {}
     optimiser, losses = optimizer(model, lr=0.02, **settings), []
@@ -382,7 +382,7 @@ def test_unequal_trainings_are_named(data, change, message):
 
 
 def together_in_fit(data, out, epochs=2, resume=False, **options):
-    """Train as two workers, of which one ends; return what each has to say, by rank."""
+    """Train as two workers, one of which ends; return the message of each, by rank."""
     lines = {}
 
     def trained(workers):
@@ -398,7 +398,7 @@ def together_in_fit(data, out, epochs=2, resume=False, **options):
 
 
 class LosingGroup(ThreadGroup):
-    """A group that tells, as the real one does, when another worker has ended."""
+    """A group that reports, like the real one, when another worker has ended."""
 
     def exchange(self, text):
         try:
@@ -456,7 +456,7 @@ def test_the_error_of_a_lost_worker_names_the_step_of_the_checkpoint(data, tmp_p
 
 
 class StalledWatch:
-    """What a worker sees whose only other one has been silent for five seconds; each look takes two."""
+    """What a worker sees if the other one has been silent for five seconds; each look takes two."""
 
     def __init__(self):
         self.left, self.seconds = {}, 0
@@ -485,7 +485,7 @@ def test_a_worker_that_ends_slowly_is_not_reported_as_silent(monkeypatch, ends_a
 
 @pytest.fixture
 def command_line(monkeypatch, tmp_path):
-    """Return a function that is given to `together`: it runs `train` as one of the workers."""
+    """Return a function for `together` that runs `train` as one of the workers."""
     me = threading.local()
 
     @contextmanager
@@ -651,7 +651,7 @@ def test_without_torch_the_error_says_what_to_install(monkeypatch):
 
 
 def place(monkeypatch, rank, size, port):
-    """Let this process be a worker, and the tests after this one have all cores."""
+    """Make this process a worker; give later tests all cores again."""
     monkeypatch.setattr(device, "share_threads", lambda processes: None)
     values = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
     for name, value in values.items():
@@ -660,7 +660,7 @@ def place(monkeypatch, rank, size, port):
 
 @pytest.fixture
 def port():
-    """Return a port that nobody listens at, and the socket that has it."""
+    """Return a port at which nobody listens, and its socket."""
     with socket.socket() as taken:
         taken.bind(("localhost", 0))
         yield taken.getsockname()[1], taken
@@ -851,7 +851,7 @@ def test_a_timeline_has_the_phases_of_three_steps(data, tmp_path, backend, size)
     assert (record["batch_size"], record["steps"]) == (BATCH, [20, 21, 22])
     layers = [f"backward {name}" for name in ("linear2", "relu1", "linear1", "flatten1", "pool1", "conv1")]
     wait = ["wait"] if size > 1 else []
-    # What waits for a sum on a GPU is the stream: the host does not see when it ends.
+    # On a GPU the stream waits for a sum: the host does not see when it ends.
     sums = 0 if backend == "gpu" and size > 1 and device.hardware() else len(record["buckets"])
     for worker in range(size):
         for step in (20, 21, 22):

@@ -1,4 +1,4 @@
-"""`cnn-numba bench`: what the commands hand to the benchmarks."""
+"""`cnn-numba bench`: what the commands pass to the benchmarks."""
 
 import json
 import subprocess

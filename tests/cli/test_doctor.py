@@ -16,7 +16,7 @@ TOY = Gpu("Toy GPU", (8, 9))
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Make the machine another one: its GPUs, driver, toolkit and the selection."""
+    """Pretend another machine: its GPUs, driver, toolkit and the selection."""
 
     def become(
         gpus=(TOY,),

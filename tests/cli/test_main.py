@@ -110,7 +110,7 @@ def test_help_has_examples(run, arguments, words):
         assert word in out
     assert "\b" not in out
     assert r"\b" not in out
-    if "Example" in out:  # each on a line of its own, not rewrapped into one
+    if "Example" in out:  # one per line, not rewrapped into one
         assert re.search(rf"\n +cnn-numba {' '.join(arguments[:-1])}[^\n]*\n", out)
 
 

@@ -1,4 +1,4 @@
-"""`cnn-numba train --resume`: it goes on, or says why not."""
+"""`cnn-numba train --resume`: it resumes, or says why not."""
 
 import os
 import shlex
@@ -14,12 +14,12 @@ from cnn_numba.cli.resume import command_to_resume, own_name
 from cnn_numba.nn.models import mnist_cnn, mnist_cnn_deep
 from cnn_numba.train.checkpoint import load_checkpoint, save_checkpoint
 
-# Enough steps per epoch that there is nothing to warn of.
+# Enough steps per epoch to give no warning.
 STEPS = ("--batch-size", "4")
 
 
 def test_the_command_to_resume_is_one_that_the_shell_finds(monkeypatch, tmp_path):
-    """Who has called `make train` has no active environment."""
+    """After `make train` no environment is active."""
 
     def command(called, found):
         monkeypatch.setattr(sys, "argv", [str(called), "train"])
@@ -77,7 +77,7 @@ def test_resume_without_options_uses_those_of_the_checkpoint(run, little, tmp_pa
     assert "finished training run: there is nothing left to do" in out
     assert run("train", "--resume", "--epochs", 2)[::2] == (0, "")
     assert recipe_of(folder) == before | {"epochs": 2}
-    # To the numbers of a run that was that long from the start.
+    # With the numbers of a run of that length.
     assert run("train", *options, "--epochs", 2, "--out", "whole")[0] == 0
     np.testing.assert_array_equal(
         load_checkpoint(folder / "checkpoint.npz").parameters,
@@ -124,7 +124,7 @@ def test_resume_finds_the_network_and_the_data_in_the_checkpoint(run, fit, nothi
     network, dataset, optimizer = calls.pop("arguments")
     assert (network.name, network.batch_size, dataset.name) == ("mnist_cnn_deep", 3, "fashion-mnist")
     assert (type(optimizer).__name__, optimizer.lr) == ("SGD", 0.5)
-    # The file is from before there were weight decay and augmentation.
+    # The file is older than weight decay and augmentation.
     assert optimizer.settings["weight_decay"] == 0
     expected = {"epochs": 4, "schedule": "cosine", "seed": 7, "resume": True, "out": Path("my run")}
     expected |= {"augment": "none"}

@@ -20,7 +20,7 @@ from cnn_numba.train.checkpoint import load_checkpoint
 from cnn_numba.train.lock import locked
 from cnn_numba.train.recipes import FAST
 
-# Enough steps per epoch that there is nothing to warn of.
+# Enough steps per epoch to give no warning.
 STEPS = ("--batch-size", "4")
 
 
@@ -43,7 +43,7 @@ def test_train_writes_all_files_and_prints_their_folder(run, little, tmp_path):
 
 
 def test_a_training_on_the_cpu_loads_no_cuda(tmp_path):
-    """The bindings and the compiler that they load take 130 MB; what asks for `numba.cuda` later has them."""
+    """The bindings and their compiler take 130 MB; they are loaded when `numba.cuda` is used."""
     write_few_digits(tmp_path, 64, 32)
     lines = (
         "import sys",
@@ -59,14 +59,14 @@ def test_a_training_on_the_cpu_loads_no_cuda(tmp_path):
 
 @pytest.fixture
 def in_a_shell(tmp_path):
-    """Return a function that trains on a few images, with what a shell makes of its streams."""
+    """Return a function that trains on a few images in a shell, with redirected streams."""
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full")
     write_few_digits(tmp_path, 64, 32)
     where = {"CNN_NUMBA_DATA": str(tmp_path), "CNN_NUMBA_CACHE": str(tmp_path / "cache")}
 
     def run(streams, *arguments, before="", **environment):
-        """Return the exit code, and what comes to stdout and to stderr."""
+        """Return the exit code, stdout and stderr."""
         command = ["train", "--epochs", "2", "--device", "cpu", "--out", tmp_path / "out", *arguments]
         line = shlex.join([sys.executable, "-m", "cnn_numba", *map(str, command)])
         done = subprocess.run(
@@ -125,7 +125,7 @@ def test_no_command_prints_a_traceback_without_a_reader(in_a_shell, streams, cod
 
 @pytest.mark.slow
 def test_a_full_disk_is_reported_with_the_file(in_a_shell, tmp_path):
-    """The limit is on a file, and not on the disk; those before are written."""
+    """The limit is on one file, not on the disk; earlier files are written."""
     code, _, errors = in_a_shell("", before="ulimit -f 1000;")
     wanted = f"cnn-numba: {tmp_path / 'out' / 'checkpoint.npz'}: File too large\n"
     assert (code, errors.splitlines(keepends=True)[-1]) == (1, wanted)
@@ -193,7 +193,7 @@ def test_a_training_names_its_recipe(run, fit, nothing_to_load):
     ],
 )
 def test_given_options_override_the_fast_recipe(run, fit, nothing_to_load, given, changed):
-    """Also where the value given is the default without `--fast`."""
+    """Also if the given value is the default without `--fast`."""
     calls = fit([{"test_accuracy": 1.0}])
     code, out, _ = run("train", "--fast", *given)
     assert code == 0

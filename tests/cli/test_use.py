@@ -33,7 +33,7 @@ def trained(tmp_path_factory):
 
 
 def pictures(folder):
-    """Write the first clear digits of the test set in many guises; return path and label of each."""
+    """Write the first clear digits of the test set in many forms; return path and label of each."""
     mnist = data.load()
     guises = {
         "plain.png": lambda image: image,
@@ -360,7 +360,7 @@ def test_before_a_training_the_network_of_the_package_answers(run):
     code, out, err = run("sample", "--length", "5")
     assert (code, len(out)) == (0, len("A kernel") + 5 + 1)
     assert "comes with the package writes; train your own with: cnn-numba train --model text_tr" in err
-    # Who has trained one, or names one, is given that.
+    # A trained or named network is used instead.
     usual.parent.mkdir(parents=True)
     usual.write_bytes(b"broken")
     code, out, err = run("predict", "seven.png")

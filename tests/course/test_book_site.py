@@ -1,4 +1,4 @@
-"""The book as `make book` has built it: links, accessibility, telephones. Skipped where it is not built."""
+"""The book as `make book` builds it: links, accessibility, phones. Skipped if it is not built."""
 
 import functools
 import json
@@ -36,7 +36,7 @@ LOOKED_AT = [
 
 
 class Page(HTMLParser):
-    """What a page links to, its ids, and its pictures without a description."""
+    """A page's links, its ids, and its pictures without a description."""
 
     def __init__(self, path):
         super().__init__()
@@ -60,7 +60,7 @@ def page(path):
 
 
 def broken(path):
-    """Yield the links of a page that lead to no file of the site, or to no place in it."""
+    """Yield the broken links of a page: no such file, or no such place in it."""
     for link in page(path).links:
         parts = urlsplit(link)
         if parts.scheme or parts.netloc:
@@ -216,7 +216,7 @@ def test_links_look_alike_inside_and_outside_of_tables(theme, chrome):
 
 
 def press(chrome, *keys):
-    """Press keys wherever the keyboard is."""
+    """Press keys in the focused element."""
     from selenium.webdriver import ActionChains
 
     ActionChains(chrome).send_keys(*keys).perform()
@@ -315,7 +315,7 @@ def test_hints_open_and_close_by_keys_also_without_javascript(chrome):
 
 
 def show_plainly(chrome, name):
-    """Open a page as it comes."""
+    """Open a page."""
     chrome, address = chrome
     chrome.get(address + name)
     return chrome

@@ -1,4 +1,4 @@
-"""A check after a cell that failed: it must not judge what an earlier run of the cell has left."""
+"""A check after a failed cell: it must not judge the result of an earlier run."""
 
 import json
 import os

@@ -383,7 +383,7 @@ def test_verdicts_read_as_text_and_as_html():
     assert "You add <code>a &lt; b</code> &amp; more." in html
     stars = Verdict("f", "wrong", "It is *minus* `a * b * c`, not 2 * 3 * 4.", (), "sign")._repr_html_()
     assert "It is <em>minus</em> <code>a * b * c</code>, not 2 * 3 * 4." in stars
-    # Readable in a light and in a dark theme: the text's colour is the page's, the ground translucent.
+    # Readable in light and dark themes: the text has the page's colour, the background is translucent.
     assert not re.search(r"[; \"]color:", html)
     assert "rgba(" in html
 
@@ -837,7 +837,7 @@ def test_main_runs_and_stores_outputs(notebook, tmp_path, monkeypatch, capsys):
     (output,) = stored.cells[3].outputs
     lines = output.text.splitlines()
     assert lines[:2] == ["None", "None"]
-    # Outputs are those of an unsolved notebook outside strict mode, and name no place of this machine.
+    # Outputs are those of an unsolved notebook outside strict mode, and name no path of this machine.
     assert lines[2].startswith("False .venv")
     assert path.read_text() == notebooks.canonical(stored)
     assert "kB" in capsys.readouterr().out

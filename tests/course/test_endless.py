@@ -1,4 +1,4 @@
-"""A function that does not end is stopped, with the line that ran."""
+"""An endless function is stopped, with the line that ran."""
 
 import signal
 import sys

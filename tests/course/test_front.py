@@ -1,4 +1,4 @@
-"""The README: what its moving picture shows is so, its links lead somewhere and its commands run."""
+"""The README: its moving picture is true, its links are valid and its commands run."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""Cells run as in a page of the book: the archive, with NumPy alone, comes to the verdicts of a notebook."""
+"""Cells run as in a page of the book: with NumPy alone, the archive gives the verdicts of a notebook."""
 
 import functools
 import json
@@ -17,7 +17,7 @@ from cnn_course.engine.in_page import Absent, Cell, Notebook
 
 ROOT = Path(__file__).parents[2]
 STEM = "00_start_here"
-#: Prints what the check says of each answer, status, mistake and words, as a line of JSON.
+#: Prints the verdict on each answer (status, mistake and words) as a line of JSON.
 JUDGE = """
 import json
 from cnn_course.engine.in_page import CHECKOUT, Cell, Notebook
@@ -50,7 +50,7 @@ ELSEWHERE = {
 }
 
 
-sys.path.insert(0, str(ROOT / "docs" / "book"))  # its modules stand in no package
+sys.path.insert(0, str(ROOT / "docs" / "book"))  # its modules are in no package
 try:
     import archive
     import first_page
@@ -67,7 +67,7 @@ def packed(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def judged(packed, tmp_path_factory):
-    """Return a function that has answers judged with NumPy alone: status, mistake and words of each."""
+    """Return a function that judges answers with NumPy alone: status, mistake and words of each."""
     folders = live.unpack(packed, tmp_path_factory.mktemp("course"))
 
     return functools.partial(judged_alone, folders)
@@ -96,7 +96,7 @@ def asked(found, source):
 
 #: Mistakes that only compiled kernels show, or show in other words: a page may see none.
 OF_COMPILED = {"float64", "wrong when large"}
-#: Answers of which the same is true, and what makes the difference.
+#: Answers with such a difference, and its cause.
 DIFFERENT = {
     ("shrink", "never written"): "only where the launches are large",
     ("matmul_1x4_kernel", "raises"): "the compiler refuses what the simulator computes, in float64",
@@ -111,9 +111,9 @@ DIFFERENT = {
 
 
 def compared(judged, pairs):
-    """Return what differs between a page and a notebook, of pairs of an exercise and an answer.
+    """Return the differences between a page and a notebook, for pairs of an exercise and an answer.
 
-    Left out is what needs a compiler, SciPy or PyTorch; where a time counts, a page says that it has none.
+    Exercises that need a compiler, SciPy or PyTorch are left out; a page says that it measures no times.
     """
     there = judged([asked(*pair) for pair in pairs])
     differing = []
@@ -213,7 +213,7 @@ def test_verdicts_match_those_of_a_notebook_for_all_answers(judged, notebook):
 
 
 def run(cells, cell, sources=None):
-    """Run a cell in a new notebook; return what it puts out."""
+    """Run a cell in a new notebook; return its outputs."""
     outputs = []
     Notebook([Cell(*each) for each in cells], lambda *output: outputs.append(output)).run(cell, sources)
     return outputs

@@ -27,7 +27,7 @@ TESTED = set()
 
 
 def judge(order, name):
-    """Return a judge by its name; noted as tested."""
+    """Return a judge by its name; record it as tested."""
     (found,) = (each for each in ORDERS[order] if each.__name__ == name)
     TESTED.add(found)
     return found
@@ -49,7 +49,7 @@ def doubling(x):
 
 
 def trial(got, given=x, expected=None, error=None, wanted=None, after=None):
-    """Return what an attempt made of one case; it is not right."""
+    """Return the wrong outcome of an attempt for one case."""
     case = Case((given,), {})
     expected = Outcome(2 * given if expected is None else expected, wanted, case)
     return Trial(case, expected, Outcome(got, error, Case((given if after is None else after,), {})), False)
@@ -60,7 +60,7 @@ def evidence(*trials, attempt=doubling, exercise=double):
 
 
 def finding_of(order, name, *given):
-    """Return the mistake and all lines of what a judge finds, None if it finds nothing."""
+    """Return the mistake and all lines of a judge's finding, None without a finding."""
     found = judge(order, name)(*given)
     return found and (found.mistake, "\n".join([found.message, *found.details]))
 
@@ -375,7 +375,7 @@ def that_starts_again(x, out):
 
 
 def launched(writes, shape, grid=(1, 1, 1), block=(8, 1, 1), values=None, **more):
-    """Return the trial of a launch that writes these (block, thread, element) of `out`."""
+    """Return the trial of a launch with these writes (block, thread, element) to `out`."""
     columns = np.array(writes, int).reshape(-1, 3).T
     nothing = np.zeros(columns.shape[1], int)
     info = SimpleNamespace(name="out", space="global", shape=shape, dtype=np.dtype(np.float32))
@@ -555,7 +555,7 @@ def test_a_slip_in_the_source_counts_only_if_the_result_is_wrong(kernel, mistake
 
 
 def at(error, site=SITE):
-    """Return an exception as the simulator raises it, with its place."""
+    """Return an exception of the simulator, with its place."""
     error.reason, error.cause = str(error), getattr(error, "cause", None)
     error.place = Place("copy_kernel", site, (2, 0, 0), (3, 0, 0), Shape((4, 1, 1), (8, 1, 1)))
     return error
@@ -647,7 +647,7 @@ def test_the_most_telling_finding_comes_first():
     garbage = Finding("out of bounds", "out", (1 << 30,), "write")
     assert most_telling([race, negative]) is negative
     assert most_telling([race, negative], {"negative index"}) is race
-    # A place that was read past an edge is garbage.
+    # An index that was read past an edge is garbage.
     assert most_telling([garbage, read]) is read
     assert most_telling([garbage, race]) is garbage
     assert most_telling([]) is None
@@ -674,7 +674,7 @@ def test_float64_is_recognised_by_stored_values(monkeypatch):
     ],
 )
 def test_further_launches(monkeypatch, name, mistake, options):
-    """Whatever a kernel is launched on here, it gives the right numbers for the cases alone."""
+    """The kernel gives the right numbers only for the cases."""
     small = [launch(1, 8, np.arange(5, dtype=np.float32), output(5))]
     cases = [] if mistake == "wrong when large" else small
     exercise = KernelExercise("copied", lambda x: x, lambda rng: cases, **options)
@@ -708,5 +708,5 @@ def test_the_first_judge_with_a_finding_decides():
 def test_each_judge_is_listed_once_and_has_a_test():
     for judges in ORDERS.values():
         assert len(set(judges)) == len(judges)
-    if len(TESTED) > 20:  # not where a few tests run alone
+    if len(TESTED) > 20:  # not if only a few tests run
         assert set().union(*ORDERS.values()) == TESTED

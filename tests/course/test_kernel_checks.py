@@ -1,4 +1,4 @@
-"""The checks of exercises in which a kernel is written: each diagnosis, and what must not be diagnosed."""
+"""The checks of kernel exercises: each diagnosis, and what must not be diagnosed."""
 
 import linecache
 import math
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 TILE = 8
 
-# Behind `t = 0` or the like: a loop that the compiler cannot see to have one round.
+# After `t = 0` or the like: a loop whose single round the compiler cannot know.
 PRODUCT = "out[i] = x[i] * a"
 SUM = ("for _ in range(cuda.gridDim.y):", "    t += x[i] * a", "out[i] = t")
 
 
 def vectors(rng):
-    """Draw vectors that one block covers, then several, always with threads to spare."""
+    """Draw vectors for one block, then for several, always with spare threads."""
     return [
         launch(grid, block, normal(rng, size), np.float32(scale), output(size))
         for grid, block, size, scale in [(1, 8, 5, 2), (3, 8, 19, -0.5), (2, 32, 41, 3)]
@@ -51,7 +51,7 @@ image = KernelExercise(
     ],
 )
 
-# Each block reverses its part of x, by way of shared memory.
+# Each block reverses its part of x in shared memory.
 reverse = KernelExercise(
     "reverse",
     reference=lambda x: x.reshape(-1, TILE)[:, ::-1].ravel(),
@@ -112,7 +112,7 @@ CASES = []
 
 
 def diagnosed(exercise, mistake, *words):
-    """Mark a kernel as one that an exercise must reject, by that name and with these words."""
+    """Mark a kernel that an exercise must reject with this mistake and these words."""
 
     def mark(kernel):
         CASES.append(pytest.param(exercise, kernel, mistake, words, id=f"{mistake}-{kernel.__name__}"))
@@ -631,7 +631,7 @@ def test_one_element_per_thread_is_named_if_the_grid_is_smaller_than_the_array()
             if x[i] > 0:
                 out[i] = a * x[i]
 
-    # On a guard that asks the data, as this one does, the sanitizer does not insist; the check does.
+    # This guard depends on the data: the sanitizer accepts that, the check does not.
     verdict = stride(striding_over_the_negative)
     assert (verdict.mistake, "Does an `if` skip the store?" in str(verdict)) == ("never written", True)
 
@@ -664,7 +664,7 @@ def test_one_element_per_thread_is_named_beside_an_output_of_another_shape():
 
 @cuda.jit
 def reverse_by_halves(x, out):
-    """Exchange pairs by all threads, where half of them is meant: no barrier helps."""
+    """Exchange pairs with all threads instead of half of them: no barrier helps."""
     tile = cuda.shared.array(TILE, float32)
     t = cuda.threadIdx.x
     tile[t] = x[cuda.grid(1)]
@@ -695,7 +695,7 @@ def total_in_steps(x, out):
 
 @cuda.jit
 def scale_into_the_first(x, a, out):
-    """Add where each thread has an element: an atomic addition would be wrong as well."""
+    """Add although each thread has its own element: an atomic addition would be wrong too."""
     i = cuda.grid(1)
     if i < x.size:
         out[i] = 0
@@ -822,7 +822,7 @@ def test_a_broken_kernel_is_unsolved_until_its_code_is_another():
     @cuda.jit
     def as_given(x, a, out):
         """Scale."""
-        i = cuda.grid(1)  # a remark changes nothing
+        i = cuda.grid(1)  # a comment changes nothing
         out[i] = (a) * x[i]
 
     @cuda.jit
@@ -876,13 +876,13 @@ def half_of(value):
 
 @cuda.jit(device=True)
 def together(value, other):
-    """Compute in what it is called with."""
+    """Compute in the type of its arguments."""
     return value + other
 
 
 @pytest.mark.gpu
 class TestFloat64:
-    """What is float64 the compiled code tells; the source tells where it comes from."""
+    """The compiled code shows what is float64; the source shows where it comes from."""
 
     @staticmethod
     def kernel(*lines):
@@ -924,7 +924,7 @@ class TestFloat64:
                 ["out[i] = x[i] * a * n", "out[i] = out[i] / n"],
                 ("An integer and a float32", "`x[i] * a * float32(n)`", "`out[i] / float32(n)`"),
             ),
-            # What is float64 comes from elsewhere: a global, a conversion, a branch, another function.
+            # The float64 comes from elsewhere: a global, a conversion, a branch, another function.
             (
                 ["out[i] = x[i] * a + EPS - float32(EPS)"],
                 ("defined outside of the kernel", "Write `x[i] * a + float32(EPS)`"),
@@ -1258,7 +1258,7 @@ def test_an_index_from_data_is_no_missing_guard():
 
 
 def test_a_missing_guard_is_not_said_to_exist():
-    """A thread that has an element may write others, which want guards of their own."""
+    """A thread with an element may write others, which need their own guards."""
 
     @cuda.jit
     def guarded_outside_of_the_loop(x, a, out):
@@ -1614,7 +1614,7 @@ def test_the_barrier_of_the_block_is_advised_if_warps_meet_elsewhere():
 
 @cuda.jit
 def gather_with_one_barrier(x, out):
-    """Fill a tile again and again: the next round may overwrite what others still read."""
+    """Fill a tile repeatedly: the next round may overwrite what others still read."""
     tile = cuda.shared.array(TILE, float32)
     t = cuda.threadIdx.x
     total = float32(0)

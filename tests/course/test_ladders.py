@@ -1,4 +1,4 @@
-"""Rungs counted and timed: the table, the picture, and what they say where nothing can be counted."""
+"""Rungs counted and timed: the table, the picture, and both without counts."""
 
 from types import SimpleNamespace
 
@@ -44,7 +44,7 @@ def rungs():
 
 @pytest.fixture
 def elsewhere(monkeypatch):
-    """Kernels run as ever, and the package takes it for a GPU."""
+    """Kernels run as usual, and the package believes it has a GPU."""
     monkeypatch.setattr(device, "SELECTION", SimpleNamespace(emulated=False, simulated=False))
     monkeypatch.setattr(device, "hardware", lambda: True)
 

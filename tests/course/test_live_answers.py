@@ -1,4 +1,4 @@
-"""What the book's pages keep and show, without a browser: `answers.mjs` and `output.mjs`, run by Node."""
+"""What the book's pages store and show, without a browser: `answers.mjs` and `output.mjs`, run by Node."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ FILES = {
 
 
 def node(code, folder):
-    """Run a module that has all of `answers.mjs` and `output.mjs`; return what it logs, as JSON."""
+    """Run a module with all of `answers.mjs` and `output.mjs`; return its log, read as JSON."""
     module = folder / "test.mjs"
     imports = [f'import * as {name} from "{(PAGE / name).as_uri()}.mjs";' for name in ("answers", "output")]
     module.write_text("\n".join([*imports, 'import fs from "node:fs";', code]), encoding="utf-8")

@@ -1,7 +1,7 @@
 """Cells that run in a page of the book, in a headless Chromium and in a headless Firefox.
 
-Skipped for the one that is not installed, and where `make page` has not fetched the packages. What runs
-Python takes NumPy for Pyodide, of which ``CNN_NUMBA_PYODIDE_WHEELS`` names the folder: no registry has it.
+Skipped for a browser that is not installed, and if `make page` has not fetched the packages. Running
+Python needs NumPy for Pyodide, which no registry has: ``CNN_NUMBA_PYODIDE_WHEELS`` names its folder.
 """
 
 import html
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 needs_wheels = pytest.mark.skipif(not WHEELS, reason="CNN_NUMBA_PYODIDE_WHEELS names no wheels for Pyodide")
 STEM = "00_start_here"
 CELLS = ("brighten-kernel-stub", "count-kernel-stub")
-#: The most that a page loads before anything is run, of what runs cells: CodeMirror, for the most part.
+#: The most that a page may load for running cells before anything runs: mostly CodeMirror.
 BUDGET = 420_000
 PAGE = """<!DOCTYPE html><html lang="en" data-theme="light"><head><meta charset="utf-8"><title>Cells</title>
 <meta name="viewport" content="width=device-width"><link rel="stylesheet" href="live.css"></head>
@@ -45,9 +45,9 @@ CELL = """<section><h2>{cell}</h2><div class="cell tag_live-{cell}"><div class="
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Return a folder with a page of two exercises, and what makes them run."""
+    """Return a folder with a page of two exercises and the files that run them."""
     folder = tmp_path_factory.mktemp("site") / "page"
-    sys.path.insert(0, str(ROOT / "docs" / "book"))  # where the modules of the book stand, in no package
+    sys.path.insert(0, str(ROOT / "docs" / "book"))  # its modules are in no package
     try:
         import bundle
 
@@ -61,12 +61,12 @@ def site(tmp_path_factory):
 
 
 class Outside(Quiet):
-    """A proxy that refuses all and records what was asked for: what is on this machine needs none."""
+    """A proxy that rejects and records all requests: local files need none."""
 
     asked: ClassVar[list] = []
 
     def refuse(self):
-        """Record the address, or host and port, that was asked for."""
+        """Record the requested address, or host and port."""
         self.asked.append(self.path)
         self.send_error(403)
 
@@ -88,7 +88,7 @@ def browser(site, tmp_path_factory, request):
 
 @pytest.fixture
 def page(browser):
-    """Return a browser with the page as somebody finds it who comes for the first time."""
+    """Return a browser with the page as at a first visit."""
     chrome, address = browser
     chrome.get(address)
     chrome.execute_script("localStorage.clear()")
@@ -106,7 +106,7 @@ def part(page, selector, cell=CELLS[0]):
 
 
 def shown(page, cell=CELLS[0]):
-    """Return what stands in an editor."""
+    """Return the text of an editor."""
     lines = page.find_elements("css selector", f".tag_live-{cell} .cm-line")
     return "\n".join(line.get_property("textContent") for line in lines)
 
@@ -247,13 +247,13 @@ def test_a_workbook_is_read_into_the_editors_and_kept(page, browser, tmp_path):
 
 
 def write(page, source, cell=CELLS[0]):
-    """Let a source stand in an editor, as if it had been written there."""
+    """Put a source into an editor, as if it had been typed."""
     page.execute_script("localStorage.setItem(...arguments)", f"cnn-numba:answer:{STEM}:{cell}", source)
     opened(page, page.current_url)
 
 
 def run(page, cell=CELLS[0]):
-    """Press the button; return what is put out."""
+    """Press the button; return the output."""
     part(page, ".live-run", cell).click()
     ended = re.compile(r"\d s$|^Stopped")
     until(page, lambda page: ended.search(part(page, ".live-state", cell).text))
@@ -322,7 +322,7 @@ def test_a_needed_package_is_fetched_on_request(page):
 
 
 def judged_in(page, answers):
-    """Return what checks say of answers in the page: a cell judges them, and prints a line for each."""
+    """Return the verdicts on answers in the page: a cell judges them, and prints a line for each."""
     write(page, f"{JUDGE}\njudge(json.loads({json.dumps(json.dumps(answers))}))")
     part(page, ".live-run").click()
     script = "return document.querySelector('.live-output').textContent.split('\\n')"

@@ -1,4 +1,4 @@
-"""Rungs by modelled time: what is modelled, what the text says, and what is said where nothing can be."""
+"""Rungs by modelled time: the model, the text, and the message if nothing can be modelled."""
 
 from types import SimpleNamespace
 
@@ -56,7 +56,7 @@ def both(x, out):
 
 
 def check_as_profiled(ladder, x, out):
-    """Compare a ladder of both kernels with what `gpuless.profile` says of each."""
+    """Compare a ladder of both kernels with `gpuless.profile` of each."""
     assert list(ladder.times) == ["neighbours", "strides"]
     for kernel in neighbours, strides:
         report = gpuless.profile(kernel[1 << 10, 1 << 8], "T4")(x, out)

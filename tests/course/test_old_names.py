@@ -1,4 +1,4 @@
-"""The course under the names that it had inside the package, for one release."""
+"""The course under its old names inside the package, for one release."""
 
 import importlib
 import warnings

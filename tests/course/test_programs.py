@@ -1,4 +1,4 @@
-"""Checks of whole programs: what a function of the host may do, and what its launches are asked."""
+"""Checks of whole programs: what a host function may do, and the rules for its launches."""
 
 import numpy as np
 import pytest

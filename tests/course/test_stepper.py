@@ -1,4 +1,4 @@
-"""A launch line by line: who runs which line together, what it costs, and how that is shown and told."""
+"""A launch line by line: which lanes run a line together, its cost, and how both are shown."""
 
 import io
 import itertools
@@ -39,7 +39,7 @@ def windows():
 
 
 def lines_of(stepper, kernel):
-    """Return for each step its line, counted from that of `def`, and the lanes that run it or wait there."""
+    """Return for each step its line, counted from `def`, and the lanes that run it or wait there."""
     first = kernel.py_func.__code__.co_firstlineno + 1
     return [(each.line - first, each.lanes("runs", "waits")) for each in stepper.steps]
 
@@ -96,7 +96,7 @@ def test_accesses_and_their_costs(windows):
     windows.show(1)
     loads = at(windows, windows_kernel, 4)
     assert costs(loads) == [("x", "reads", 1, 0), ("tile", "writes", 0, 1)]
-    assert loads.accesses[1].places == {lane: lane for lane in range(4)}  # word 32 lies in bank 0
+    assert loads.accesses[1].places == {lane: lane for lane in range(4)}  # word 32 is in bank 0
     assert (loads.accesses[0].bytes_asked, loads.accesses[0].expression) == (16, "x[t]")
     assert costs(at(windows, windows_kernel, 9)) == []
 
@@ -168,7 +168,7 @@ def test_a_block_of_two_axes_at_the_edge():
     out = cuda.to_device(np.zeros((3, 5), np.int32))
     stepper = step(edge_kernel, block=(1, 1))[(2, 2), (4, 2)](cuda.to_device(image), out)
     assert out.copy_to_host().tolist() == (image + 1).tolist()
-    # Of the block's 4 x 2 threads only that at column 4 and row 2 lies in the image.
+    # Of the block's 4 x 2 threads only the one at column 4 and row 2 is in the image.
     everyone, others = list(range(8)), list(range(1, 8))
     assert lines_of(stepper, edge_kernel) == [
         *((line, everyone) for line in (1, 2, 3, 4)),
@@ -277,7 +277,7 @@ def test_conflicts_of_banks_and_atomics_that_wait():
         text = at(stepper, conflicts_kernel, line)
         return [(each.sectors, each.degree, each.serialised) for each in text.accesses]
 
-    assert costs(4) == [(4, 0, 0), (0, 1, 0)]  # a row of 33 words: each lane in a bank of its own
+    assert costs(4) == [(4, 0, 0), (0, 1, 0)]  # a row of 33 words: each lane in its own bank
     assert costs(5) == [(8, 0, 0), (0, 1, 0)]
     # Element [2i, t] is word 66i + t: banks 2i + t, that is 4i and 4i + 1, of which 8 are the same.
     assert costs(6) == [(1, 0, 0), (0, 2, 0)]
@@ -346,7 +346,7 @@ def test_a_film_has_a_frame_for_each_step(windows):
     for index, frame in enumerate(frames, 2):
         windows.show(1, index)
         picture = np.asarray(Image.open(io.BytesIO(windows.picture.png)).convert("RGB"), np.int16)
-        assert abs(picture - frame).mean() < 1  # but for the palettes
+        assert abs(picture - frame).mean() < 1  # except for the palettes
     assert film.alt.startswith("4 frames, one for each step")
     assert film.caption.endswith("Blue lanes run the line, grey ones sit it out.")
 

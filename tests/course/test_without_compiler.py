@@ -1,4 +1,4 @@
-"""The course where nothing compiles: neither Numba nor a compiler for GPUs, all else as it is here."""
+"""The course without Numba and without a compiler for GPUs, all else as it is here."""
 
 import importlib.metadata
 import re

@@ -1,4 +1,4 @@
-"""The workbook: right answers are kept as files that stand alone, and nothing else is."""
+"""The workbook: right answers, and only these, are kept as files that stand alone."""
 
 import importlib
 import math
@@ -197,7 +197,7 @@ def test_every_solution_of_a_part_of_the_network_can_be_kept(part, folder):
 
 @pytest.fixture
 def untrusted(tmp_path, monkeypatch):
-    """Return a folder with somebody else's answer, which leaves a trace where it is run."""
+    """Return a folder with somebody else's answer, which leaves a trace when it runs."""
     monkeypatch.delenv("CNN_NUMBA_TRUST_WORKBOOK", raising=False)
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
     folder = tmp_path / "theirs" / "workbook"
@@ -210,7 +210,7 @@ def untrusted(tmp_path, monkeypatch):
 
 @pytest.fixture(params=["the variable", "the current folder"])
 def opened(request, untrusted, tmp_path, monkeypatch):
-    """Let somebody else's folder be the workbook, in either way that leads there."""
+    """Make somebody else's folder the workbook, in both possible ways."""
     monkeypatch.setattr(workbook, "CHECKOUT", tmp_path / "no checkout")
     if request.param == "the variable":
         monkeypatch.setenv("CNN_NUMBA_WORKBOOK", str(untrusted[0]))

@@ -1,4 +1,4 @@
-"""Answers derived from a solution: what a change makes of it, what is refused, and where they are found."""
+"""Answers derived from a solution: changes, errors, and where answers are found."""
 
 import textwrap
 from types import SimpleNamespace

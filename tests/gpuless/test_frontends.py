@@ -103,7 +103,7 @@ def test_a_frontend_without_an_answer_is_no_error():
 
 @pytest.fixture
 def compilations(no_kernels, monkeypatch):
-    """Return a list that tells of each of NVVM's compilations whether it makes PTX."""
+    """Return a list with, for each compilation by NVVM, whether it makes PTX."""
     from numba.cuda import codegen
 
     makes_ptx, compile_ir = [], codegen.nvvm.compile_ir

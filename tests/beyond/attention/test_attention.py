@@ -34,7 +34,7 @@ def inputs(batch, heads, queries, keys, head_dim):
 
 
 def torchs(q, k, v, grad_output, causal):
-    """Return what PyTorch computes in float64: output, log-sum-exp and the three gradients."""
+    """Return PyTorch's results in float64: output, log-sum-exp and the three gradients."""
     leaves = [torch.from_numpy(array).double().requires_grad_() for array in (q, k, v)]
     out = functional.scaled_dot_product_attention(*leaves, is_causal=causal)
     gradients = torch.autograd.grad(out, leaves, torch.from_numpy(grad_output).double())
@@ -45,7 +45,7 @@ def torchs(q, k, v, grad_output, causal):
 
 
 def check_against_torch(ops, batch, heads, queries, keys, head_dim, causal):
-    """Compare forward and backward with PyTorch in float64; every output is poisoned and must come back."""
+    """Compare forward and backward with PyTorch in float64; outputs are poisoned and must be returned."""
     q, k, v, grad_output = inputs(batch, heads, queries, keys, head_dim)
     expected = torchs(q, k, v, grad_output, causal)
     outputs = poisoned(q.shape), poisoned(q.shape[:3])

@@ -63,7 +63,7 @@ def double(array):
 
 
 def check_batch_norm(ops, shape, training, momentum=0.1, eps=1e-5):
-    """Compare forward and backward with torch in float64; every output is poisoned and must come back."""
+    """Compare forward and backward with torch in float64; outputs are poisoned and must be returned."""
     arrays = image_inputs(shape)
     x, weight, bias, grad_output = (arrays[name] for name in ("x", "weight", "bias", "grad_output"))
     leaves = [double(array) for array in (x, weight, bias)]
@@ -186,7 +186,7 @@ def test_batch_norm_by_hand_in_eval(ops):
 
 
 def test_reference_returns_no_view_of_the_running_statistics():
-    x, statistics = np.ones((2, 3, 1, 1)), np.ones((4, 3))  # float64, so that nothing need be converted
+    x, statistics = np.ones((2, 3, 1, 1)), np.ones((4, 3))  # float64, so nothing is converted
     for result in reference.batch_norm2d_forward(x, *statistics, training=False):
         assert not np.shares_memory(result, statistics)
 
@@ -227,7 +227,7 @@ def test_reference_layer_norm_gradients(drawn):
     rng = np.random.default_rng(np.prod(shape) + axes)
     x = spread_out(rng, shape, np.prod(shape[-axes:])).astype(np.float64)
     weight, bias, grad_output = (rng.standard_normal(s) for s in (shape[-axes:], shape[-axes:], shape))
-    # A large eps: two nearly equal features would bend the function too much for central differences.
+    # A large eps: with two nearly equal features the function curves too much for central differences.
     _, mean, inv_std = reference.layer_norm_forward(x, weight, bias, eps=0.1)
     gradients = reference.layer_norm_backward(grad_output, x, weight, mean, inv_std)
 
@@ -407,7 +407,7 @@ PARAMETERS = [(name, parameter) for name in NAMES for parameter in good_argument
 
 
 def check_refused(ops, name, arguments, error, match):
-    """Insist on the error, and in the cpu backend, which checks before it works, that nothing changed."""
+    """Check the error, and that the cpu backend, which checks first, has changed nothing."""
     with pytest.raises(error, match=match):
         getattr(ops, name)(**arguments)
     if ops is cpu:

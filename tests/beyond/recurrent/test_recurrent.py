@@ -48,7 +48,7 @@ def forward_outputs(shape, dtype=np.float32):
 
 
 def backward(ops, grads, arrays, saved, **outputs):
-    """Call all four functions of the backward pass; return the gradients by the names of what they are of."""
+    """Call all four functions of the backward pass; return the gradients by the names of their arrays."""
     _, _, _, cells, gates = saved
     x, h0, c0 = arrays["x"], arrays.get("h0"), arrays.get("c0")
     grad_gates, grad_h0, grad_c0 = ops.lstm_backward(
@@ -138,7 +138,7 @@ def test_every_gradient_of_the_reference(shape):
 
 @every_backend
 def test_two_steps_by_hand(ops):
-    """Gates at 0 and 1 tell what they do: f forgets or keeps, i lets in, o lets out."""
+    """Gates at 0 and 1 show their effect: f forgets or keeps, i lets in, o lets out."""
     on, off = 100.0, -100.0
     x = np.zeros((4, 2, 4), np.float32)
     x[0] = [[on, off, on, on], [off, on, on, on]]  # take 1 in, then keep it

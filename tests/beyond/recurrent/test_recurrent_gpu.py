@@ -35,7 +35,7 @@ def outputs_of(name, shape):
 
 
 def run(shape, launched=None):
-    """Go forward and backward with everything given; return all outputs on the host, by name."""
+    """Run forward and backward with all arrays given; return all outputs on the host, by name."""
     there = on_device(inputs(shape))
     batch_size, steps, _, hidden = shape
     scratch = gpu.lstm_scratch(batch_size, steps, *shape[2:])

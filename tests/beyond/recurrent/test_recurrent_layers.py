@@ -20,7 +20,7 @@ from cnn_numba.train.step import train_step
 
 
 def stacked(place="cpu", batch_size=3):
-    """Two LSTMs, one upon the other, above a convolution, so that every gradient is wanted."""
+    """Two stacked LSTMs on a convolution, so that every gradient is needed."""
     layers = [
         Conv2d(1, 2, (2, 3)),
         Rows(),

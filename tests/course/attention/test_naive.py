@@ -1,4 +1,4 @@
-"""Attention with the table of weights in memory, which the notebook begins with."""
+"""Attention with the table of weights in memory, the first version in the notebook."""
 
 import numpy as np
 import pytest

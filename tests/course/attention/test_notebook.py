@@ -1,4 +1,4 @@
-"""What notebook 23 says of its outputs, of the recorded training, and what its pictures show."""
+"""Notebook 23: its text about outputs and the recorded training, and its pictures."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "23_attention.ipynb"
 
 
 def shown(cell_id):
-    """Return what a cell has stored, all of it as text."""
+    """Return the stored outputs of a cell as text."""
     (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == cell_id)
     return "".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
 
@@ -106,7 +106,7 @@ def test_the_record_matches_the_text():
 
 
 def test_the_stored_weights_match_the_record():
-    """They were kept in half the bits."""
+    """They are stored in half the bits."""
     model, data = text_transformer(batch_size=73), load(TEXT)
     loss, accuracy = evaluate(model, data.test_images, data.test_labels)
     last = text_training.recorded()["history"][-1]

@@ -1,4 +1,4 @@
-"""What the checks of notebook 07 say of slips that have no name."""
+"""Messages of the checks of notebook 07 about slips without a name."""
 
 import pytest
 from test_exercises import FOUND

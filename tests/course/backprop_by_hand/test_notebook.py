@@ -1,4 +1,4 @@
-"""What notebook 07 looks at: the patients with their bugs, and the pictures of gradients."""
+"""Notebook 07: the patients with their bugs, and the pictures of gradients."""
 
 import numpy as np
 import pytest

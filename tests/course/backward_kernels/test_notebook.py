@@ -1,4 +1,4 @@
-"""What notebook 08 looks at: the launches of its checks, its kernels at work, its pictures."""
+"""Notebook 08: the launches of its checks, its kernels, its pictures."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_convolutions_have_batches_strides_and_paddings_that_differ(name):
     assert any(stride_h != stride_w for stride_h, stride_w, _, _ in steps)
     assert any(padding_h != padding_w for _, _, padding_h, padding_w in steps)
     assert max(len(case.args[0]) for case in cases) > 1
-    # Behind the last window some rows or columns are left over: their gradient is 0.
+    # After the last window some rows or columns remain: their gradient is 0.
     assert any(_left_over(case) for case in cases)
 
 
@@ -170,7 +170,7 @@ def test_the_pixels_gradient_is_the_slope_of_the_loss():
     rng, labels = np.random.default_rng(0), np.array([3, 8], np.int32)
     images = rng.uniform(size=(2, 1, 28, 28)).astype(np.float32)
     gradient = pixel_gradient(Kernels(relu_backward_kernel), model, images, labels)
-    assert not gradient[:, :, 26:].any()  # no window of the second pooling comes there
+    assert not gradient[:, :, 26:].any()  # no window of the second pooling covers it
     assert not gradient[..., 26:].any()
     criterion = CrossEntropyLoss(2, 10, "cpu")
 

@@ -1,4 +1,4 @@
-"""The table of results: entries are written and read, and what is no entry is refused by name."""
+"""The table of results: entries are written and read, and invalid ones are named."""
 
 import html
 import json

@@ -1,4 +1,4 @@
-"""The step by its parts: what it takes as the whole does, swaps, the history, certificate, report."""
+"""The step by its parts: its time against the whole, swaps, the history, certificate, report."""
 
 import itertools
 import json
@@ -45,7 +45,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def solved(folder):
-    """Put the solution of exercise 1 into the workbook."""
+    """Write the solution of exercise 1 to the workbook."""
     source = standalone(faster_kernels.filter_gradient_kernel.py_func)
     (folder / "capstone_filter_gradient_kernel.py").write_text(source)
 

@@ -1,4 +1,4 @@
-"""Swaps that are refused, each by name, for the shortest part; and one that passes but for its time."""
+"""Swaps for the shortest part that are rejected with a reason; and one that is only too slow."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ kept = {}
 
 
 def keeps_its_gate(grad_output, out, grad_input):
-    """Take the gate of the first call for all of its size."""
+    """Reuse the gate of the first call for all calls of its size."""
     if out.size not in kept:
         kept[out.size] = cuda.device_array(out.size, np.float32)
         gate_kernel[4, 128](out, out, kept[out.size])

@@ -1,4 +1,4 @@
-"""What notebook 21 shows: the record of what each step adds, the network that comes with it, and pictures."""
+"""Notebook 21: the record of each improvement, the included network, and pictures."""
 
 import dataclasses
 import inspect
@@ -128,7 +128,7 @@ def test_the_filters_that_changed_most_are_shown():
 
 @pytest.fixture(scope="module")
 def shares():
-    """Return for each task the mean shares of the three ways, each over the sizes, and each seed's."""
+    """Return for each task the mean shares of the three methods over the sizes, and those of each seed."""
     record = transfer.recorded()
     assert (tuple(record["sizes"]), tuple(record["ways"])) == (transfer.SIZES, transfer.WAYS)
     return {name: np.array(list(found.values())) for name, found in record["results"].items()}

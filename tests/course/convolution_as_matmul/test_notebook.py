@@ -1,4 +1,4 @@
-"""What notebook 14 draws, and what its open problem compares and refuses."""
+"""Notebook 14: its pictures, and what its open problem compares and rejects."""
 
 import re
 from pathlib import Path
@@ -34,7 +34,7 @@ NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "14_convolution_as_matmul.i
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Return the list of figures that are handed to `plots.picture`."""
+    """Return the list of figures passed to `plots.picture`."""
     figures, picture = [], matmul_pictures.plots.picture
     monkeypatch.setattr(
         matmul_pictures.plots, "picture", lambda fig, *text: (figures.append(fig), picture(fig, *text))[1]
@@ -60,7 +60,7 @@ def test_a_position_out_of_range_raises(position):
 
 
 def test_ladder_picture_gives_the_share_of_the_library():
-    """Of a made-up record: the naive kernel a tenth as fast as PyTorch, one rung refused."""
+    """A made-up record: the naive kernel a tenth as fast as PyTorch, one rung missing."""
     results = []
     for case in [case for case in CASES if case.operation == "matmul"]:
         rates = {rung: 10.0 * (place + 1) for place, rung in enumerate(case.rungs)}
@@ -249,7 +249,7 @@ def test_a_right_result_that_changes_its_input_is_rejected(entry):
 
 @compiled
 def test_a_result_that_is_right_only_once_is_rejected(entry):
-    """The numbers differ from turn to turn, and every turn is looked at."""
+    """The numbers differ between rounds, and every round is checked."""
     kept = []
 
     def convolve(x, weight, bias, out):
@@ -265,7 +265,7 @@ def test_a_result_that_is_right_only_once_is_rejected(entry):
 
 @compiled
 def test_a_recorded_graph_of_the_package_is_rejected():
-    """The package's launch is seen in no call: a graph makes it, beside a launch that is for show."""
+    """No call shows the package's launch: a graph makes it, beside a dummy launch."""
     arrays = [device.to_device(array) for array in beat_conv2d_forward.draw(np.random.default_rng(0))]
     result = device.empty((64, 64, 11, 11))
 
@@ -310,7 +310,7 @@ def text_of(name):
 
 
 def modelled_in(name, rung):
-    """Return the modelled microseconds of a rung on T4, A100 and H100, as a cell has printed them."""
+    """Return the modelled microseconds of a rung on T4, A100 and H100, as printed by a cell."""
     (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == name)
     (line,) = re.findall(rf"^{rung} .* [mu]s \(.*$", cell.outputs[0]["data"]["text/plain"], re.MULTILINE)
     times = re.findall(r"([\d.]+) (ms|us) \(", line)

@@ -1,4 +1,4 @@
-"""What notebook 01 draws: an animation that stands still where it cannot move, and pictures of numbers."""
+"""Notebook 01: an animation with a still picture, and pictures of numbers."""
 
 import io
 import itertools

@@ -1,4 +1,4 @@
-"""What notebook 03 draws of accesses, and how large the launches of its checks are."""
+"""Notebook 03: its pictures of accesses, and the sizes of its checks' launches."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What notebook 02 draws and explores: pictures of threads, sliders, and what is stored in their place."""
+"""Notebook 02: pictures of threads, sliders, and their stored still pictures."""
 
 import nbformat
 import numpy as np
@@ -47,7 +47,7 @@ def test_grid_picture_shows_where_x_and_y_go(monkeypatch):
 
 
 def test_labels_of_blocks_keep_clear_of_the_frame(monkeypatch):
-    """The image's edge cuts blocks; their numbers stand in the larger part, or not at all."""
+    """The image's edge cuts blocks; their numbers are in the larger part, or not drawn."""
     drawn = []
     monkeypatch.setattr(thread_pictures.plots, "picture", lambda fig, *_: drawn.append(fig))
     grid_picture(26, 26, (16, 16))
@@ -143,7 +143,7 @@ def test_widgets_are_not_stored_and_their_pictures_are():
 
 
 def test_the_checks_launch_few_threads():
-    """About 20 us a simulated thread: a check is to answer at once."""
+    """A simulated thread takes about 20 us: a check should answer at once."""
     for name in ("axpy_kernel", "autocorrelation_kernel", "relu_stride_kernel", "mirror_kernel"):
         cases = getattr(first_cuda_kernels, name).inputs()
         assert sum(int(np.prod(case.grid) * np.prod(case.block)) for case in cases) < 5000

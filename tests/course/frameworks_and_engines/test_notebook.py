@@ -1,4 +1,4 @@
-"""What notebook 26 shows: its text and the stored outputs, the readers of programs, folding and rounding."""
+"""Notebook 26: its text and the stored outputs, the readers of programs, folding and rounding."""
 
 import re
 from pathlib import Path
@@ -233,7 +233,7 @@ def test_the_exercise_and_the_reader_count_alike():
 
 
 def normalised(rng, *between, scale=1.0):
-    """Return a network with a batch norm, trained to nothing in particular."""
+    """Return a network with a batch norm and arbitrary statistics."""
     layers = [Conv2d(2, 3, 3), *between, BatchNorm2d(3), ReLU(), Flatten()]
     model = Sequential(layers, (2, 6, 6), batch_size=2)
     model.parameters[:] = rng.uniform(0.2, 1, model.parameters.size)

@@ -1,4 +1,4 @@
-"""What notebook 15 counts and draws: launches, copies, recordings, occupancy, and records of benchmarks."""
+"""Notebook 15: launches, copies, recordings, occupancy, and records of benchmarks."""
 
 import json
 import re
@@ -185,7 +185,7 @@ def test_operations_that_no_graph_can_hold_raise_only_while_recording(what, func
     with pytest.raises(tape.CannotRecord) as refused:
         tape.record(function, x)
     assert refused.value.what == what
-    if device.simulated() or what != "computes apart":  # which only the simulator's arrays can do at all
+    if device.simulated() or what != "computes apart":  # which only the simulator's arrays allow
         function(x)
 
 

@@ -1,4 +1,4 @@
-"""What notebook 24 says of its outputs, of its records, and what its pictures show."""
+"""Notebook 24: its text about outputs and records, and its pictures."""
 
 import json
 import re
@@ -19,7 +19,7 @@ RECORD = json.loads((ROOT / "benchmarks" / "workers.json").read_text())
 
 
 def shown(cell_id):
-    """Return what a cell has stored, all of it as text."""
+    """Return the stored outputs of a cell as text."""
     (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == cell_id)
     return "".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
 
@@ -49,7 +49,7 @@ def test_the_killed_worker_is_named_and_the_losses_equal_those_of_one_worker():
 
 
 def finished(messages, latency, bandwidth):
-    """Play messages (step, sender, receiver, bytes) out: step by step, and one at a time through a port."""
+    """Simulate messages (step, sender, receiver, bytes): step by step, one at a time through a port."""
     clock = 0.0
     for step in sorted({message[0] for message in messages}):
         ends, out, into = [clock], {}, {}
@@ -79,7 +79,7 @@ def test_the_formulas_match_simulated_messages(size):
 
 
 def chunk_times(size):
-    """Return how long the ring takes if a message takes 1 and `send` waits until it has been taken."""
+    """Return the time of the ring if a message takes 1 and `send` waits until it is received."""
     steps = [[] for _ in range(size)]
 
     def noted(rank, size, array, send, receive):

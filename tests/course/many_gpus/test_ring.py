@@ -1,4 +1,4 @@
-"""Workers in a ring: in turns in one thread, and in processes; and what is said when one fails or waits."""
+"""Workers in a ring: in turns in one thread, and in processes; and the errors when one fails or waits."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What notebook 13 draws, and that its checks see more than one block and every tail."""
+"""Notebook 13: its pictures, and that its checks cover several blocks and every tail."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "13_matrix_product.ipynb"
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Return the list of figures that are handed to `plots.picture`."""
+    """Return the list of figures passed to `plots.picture`."""
     figures, picture = [], matmul_pictures.plots.picture
     monkeypatch.setattr(
         matmul_pictures.plots, "picture", lambda fig, *text: (figures.append(fig), picture(fig, *text))[1]
@@ -45,7 +45,7 @@ def test_product_picture_counts_what_a_tile_reads(tile, words):
 
 
 def marked(ax):
-    """Return which squares of a drawn matrix are not in the colour of nothing."""
+    """Return which squares of a drawn matrix are coloured."""
     image = ax.images[0].get_array()
     return ~np.isclose(image, matmul_pictures.NOTHING).all(axis=-1)
 
@@ -129,7 +129,7 @@ def test_the_tiles_of_the_register_tiled_product_have_the_size_in_the_text():
 
 
 def stored(name):
-    """Return what a cell of the notebook prints."""
+    """Return the printed output of a cell."""
     (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == name)
     return "".join(output.get("data", {}).get("text/plain", "") for output in cell.outputs)
 

@@ -1,4 +1,4 @@
-"""What notebook 16 shows: what its text says of the stored outputs, the record, roundings and pictures."""
+"""Notebook 16: its text about the stored outputs, the record, roundings and pictures."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""The network of the reader's kernels: all of them, none, a mixture; wrong ones, found before training."""
+"""The network of the reader's kernels: all, none or some of them; wrong ones are found before training."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ from gpuless import frontends
 
 pytestmark = pytest.mark.gpu
 
-# Wrong only where a check's small arrays do not look, or by little; of two kernels either may be the culprit.
+# Wrong by little, or only beyond a check's small arrays; either of two kernels may be the cause.
 SUBTLE = {
     "conv2d_kernel": ("for ic in range(x.shape[1])", "for ic in range(min(x.shape[1], 31))"),
     "conv2d_backward_input_kernel": (
@@ -88,12 +88,12 @@ STEP = Step("T4", 10_700.0, 9_100.0, 16_000.0, "conv2d_backward_weight_kernel", 
 
 @pytest.fixture
 def modelled():
-    """Mark a test that models what a step takes."""
+    """Mark a test that models the time of a step."""
 
 
 @pytest.fixture(autouse=True)
 def given_step(request, monkeypatch):
-    """Give certificates a step, which takes long to model."""
+    """Give certificates a stored step, since modelling one takes long."""
     if "modelled" not in request.fixturenames:
         monkeypatch.setattr(OwnNetwork, "steps", lambda self, dataset: (STEP,))
 
@@ -127,7 +127,7 @@ def test_a_network_of_right_kernels_trains_like_the_package(choose, solutions, d
     fit(model, few, Adam(model, lr=0.003), epochs=2, progress=False, on_step=note)
     np.testing.assert_allclose(losses, expected, rtol=2e-3)
     assert len(losses) == 6
-    assert network.history == []  # of a short run there is no certificate
+    assert network.history == []  # a short run gets no certificate
 
 
 def test_momentum_trains_like_the_package(solutions, few):
@@ -143,7 +143,7 @@ def test_momentum_trains_like_the_package(solutions, few):
 
 @pytest.mark.parametrize("name", ["momentum_kernel", "adam_kernel"])
 def test_a_graph_of_own_updates_raises_before_training(name, solutions, few, tmp_path):
-    """It would repeat the learning rate of the step that was recorded."""
+    """A graph would repeat the learning rate of the recorded step."""
     model = mnist_cnn(16, own_backend({name: solutions[name]}))
     before = device.to_host(model.parameters)
     with pytest.raises(ValueError, match="graph must be False for a backend with its own updates"):
@@ -263,7 +263,7 @@ def test_a_finished_training_is_not_repeated(few):
 
 
 def test_a_training_without_a_checkpoint_does_not_resume_an_earlier_one(few, solutions, folder):
-    """Killed before its first checkpoint, it must not go on from that of other kernels."""
+    """Killed before its first checkpoint, it must not resume from one of other kernels."""
     OwnNetwork(16, {}).train(few, epochs=1, on_step=lambda step, loss: None)
     other = OwnNetwork(16, {"relu_backward_kernel": solutions["relu_backward_kernel"]})
     assert not other._goes_on(few, 1, folder / "training")

@@ -1,4 +1,4 @@
-"""What notebook 09 defines and draws: updates, the live curve, pictures, and the pad without a browser."""
+"""Notebook 09: updates, the live curve, pictures, and the pad without a browser."""
 
 import io
 import json
@@ -112,7 +112,7 @@ def receptive_fields(stack):
 
 
 def test_the_receptive_field_holds_the_pixels_that_change_the_output():
-    """Light one column after the other: an output notices as many of them as the formula says."""
+    """Light one column after the other: an output depends on as many as the formula says."""
     layers = [models.Conv2d(1, 1, 3), models.MaxPool2d(2), models.Conv2d(1, 1, 3, stride=2)]
     net = models.Sequential(layers, (1, 17, 17), batch_size=1)
     for layer in (layers[0], layers[2]):
@@ -260,7 +260,7 @@ def test_the_busiest_maps_are_drawn(figures):
 
 @pytest.fixture
 def pad():
-    """Return a pad whose network takes every digit for a 7, and keeps what it was given."""
+    """Return a pad whose network answers 7 for every digit and keeps its inputs."""
     given = []
 
     def read(digit):

@@ -1,4 +1,4 @@
-"""What notebook 20 shows: results of its training runs, pictures, and the run that learns nothing."""
+"""Notebook 20: results of its training runs, pictures, and the run that learns nothing."""
 
 import json
 import re
@@ -193,7 +193,7 @@ def test_the_check_takes_all_parts():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_thresholds_separate_the_cases_by_far(seed):
-    """Measured over eight seeds: 88 to 90% mended, 9 to 13% with labels in another order."""
+    """Measured over eight seeds: 88 to 90% repaired, 9 to 13% with labels in another order."""
     right, shuffled = mended(*MENDED), mended("optimiser", "prepare")
     assert stuck_training.train(right, seed=seed).accuracy > ENOUGH + 0.05
     assert stuck_training.train(shuffled, seed=seed).accuracy < 0.2

@@ -1,4 +1,4 @@
-"""What notebook 25 claims: every road's numbers, its stored outputs, and that the yardstick can fail."""
+"""Notebook 25: every road's numbers, its stored outputs, and that the yardstick can fail."""
 
 import re
 import sys
@@ -30,13 +30,13 @@ def wanted(task):
 
 
 def shown(cell_id):
-    """Return what a cell has stored, all of it as text."""
+    """Return the stored outputs of a cell as text."""
     (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == cell_id)
     return "".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
 
 
 class Plain:
-    """A road of NumPy's, in float64, that shares no code with another: three more lines than the formulas."""
+    """A road in NumPy, in float64, that shares no code with others: three lines more than the formulas."""
 
     array, host = staticmethod(lambda host: host.astype(np.float64)), staticmethod(np.array)
 
@@ -100,7 +100,7 @@ def road(name):
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["OpenCL", "OpenCL as CUDA", "CUDA C++", "Triton"])
 def test_every_road_gives_the_same_numbers(name, task, wanted):
-    """Of three images, too: what does not divide by a block."""
+    """Three images, too: a number that no block divides."""
     found = yardstick.differences(yardstick.take(road(name), task), wanted)
     assert yardstick.told(name, found) == f"{name}: all 9 arrays agree to 2e-06 of their largest number."
 
@@ -187,7 +187,7 @@ def test_opencl_takes_the_first_device_of_any_platform(monkeypatch, complains):
 
 
 def test_opencl_for_another_processor_gives_one_line(monkeypatch):
-    """As the compiler says it of an AMD processor that is newer than itself."""
+    """As the compiler reports an AMD processor newer than itself."""
     pyopencl = pytest.importorskip("pyopencl")
     if "no platform" in roads.missing("OpenCL"):
         pytest.skip("OpenCL has no platform")
@@ -217,7 +217,7 @@ def test_compiled_triton_is_not_interpreted(monkeypatch):
 
 @pytest.fixture
 def compiled(tmp_path, monkeypatch):
-    """Return a function that compiles Triton's convolution where nothing has been compiled before."""
+    """Return a function that compiles Triton's convolution without a cache."""
     if reason := roads.missing("Triton"):
         pytest.skip(reason)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
@@ -306,7 +306,7 @@ def test_a_candidate_that_rounds_down_is_found_out():
 
 @pytest.mark.gpu
 def test_registers_and_instructions_are_the_compiler_s():
-    """What the assembler prints, and what is read from its cubin."""
+    """The assembler's output, and figures read from its cubin."""
     if reason := roads.missing("CUDA C++"):
         pytest.skip(reason)
     from cuda.core import Program, ProgramOptions

@@ -1,4 +1,4 @@
-"""Tiles in notebook 25: the kernel in our interpreter, and as NVIDIA compiles it, where that is installed."""
+"""Tiles in notebook 25: the kernel in our interpreter, and compiled by NVIDIA's compiler if installed."""
 
 import ast
 import os
@@ -26,7 +26,7 @@ def cell(cell_id):
 
 
 def text():
-    """Return the kernel as the notebook has it."""
+    """Return the kernel of the notebook."""
     source = cell("tiles-kernel").source
     return source[source.index("@ct.kernel") :]
 
@@ -98,7 +98,7 @@ def test_our_interpreter_supports_all_of_the_kernel(ct):
 
 
 def test_the_stored_output_matches_the_record(monkeypatch, kernel):
-    """Of a compiler that this project does not install."""
+    """The compiler is not installed with this project."""
     monkeypatch.setattr(tiles, "PACKAGES", ("no-such-package",))
     stored = "".join(output.text for output in cell("tiles-compile").outputs)
     assert stored.splitlines() == tiles.report(kernel).splitlines()
@@ -150,7 +150,7 @@ def test_errors_of_cutile_are_shown_in_its_words():
 
 
 def ptx_of(bytecode, cc, folder):
-    """Return what cuTile's assembler hands to ptxas, by a ptxas of ours that it finds beside itself."""
+    """Return what cuTile's assembler passes to ptxas, with a fake ptxas in its folder."""
     import nvidia.cu13 as toolkit
 
     (home,) = (path for path in map(Path, toolkit.__path__) if (path / "bin" / "tileiras").is_file())

@@ -1,4 +1,4 @@
-"""What the checks of notebook 05 say of some wrong answers, in full."""
+"""The full messages of the checks of notebook 05 for some wrong answers."""
 
 import pytest
 from test_exercises import FOUND

@@ -1,4 +1,4 @@
-"""What notebook 05 draws, and what its checks launch."""
+"""Notebook 05: its pictures, and the launches of its checks."""
 
 import numpy as np
 import pytest

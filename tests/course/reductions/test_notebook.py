@@ -1,4 +1,4 @@
-"""What notebook 12 draws and counts: trees, shuffles, scans; what its text says; what its checks launch."""
+"""Notebook 12: trees, shuffles, scans, its text, and the launches of its checks."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""What notebook 22 shows: what its text says of the stored outputs, and its pictures."""
+"""Notebook 22: its text about the stored outputs, and its pictures."""
 
 import json
 import re
@@ -16,7 +16,7 @@ NOTEBOOK = ROOT / "notebooks" / "22_sequences.ipynb"
 
 
 def shown(cell_id):
-    """Return the text of all that a cell shows."""
+    """Return the outputs of a cell as text."""
     (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == cell_id)
     return "\n".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
 

@@ -98,7 +98,7 @@ def test_the_shared_memory_of_the_package_s_block_by_hand():
 @pytest.mark.exhaustive("test_exercises.py: the solutions, compiled for the emulated GPU")
 @pytest.mark.slow
 def test_kernels_and_solutions_compile_for_a_gpu(rng):
-    """What the simulator runs may be Python that no GPU can."""
+    """The simulator may run Python that no GPU can."""
     one, two, three, four = (f"float32[{':, ' * n}::1]" for n in range(4))
     cells = [
         ("conv-kernel", "conv_kernel", (two,) * 3),

@@ -1,4 +1,4 @@
-"""What notebook 00 shows: what a reader sees of a race, and pictures that say what they show."""
+"""Notebook 00: the race that a reader sees, and pictures with descriptions."""
 
 import base64
 import re
@@ -19,7 +19,7 @@ CODE = [cell for cell in NOTEBOOK.cells if cell.cell_type == "code"]
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Collect the figures that are drawn instead of making pictures of them."""
+    """Collect drawn figures instead of making pictures."""
     figures = []
     monkeypatch.setattr(plots, "picture", lambda fig, *_: figures.append(fig))
     return figures

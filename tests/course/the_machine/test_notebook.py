@@ -1,4 +1,4 @@
-"""What notebook 10 draws and claims: the machine, its figures, waves, waiting, and kernels that wait."""
+"""Notebook 10: the machine, its figures, waves, latency, and kernels that wait."""
 
 import inspect
 import linecache
@@ -24,7 +24,7 @@ NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "10_the_machine.ipynb")
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Collect the figures that are drawn instead of making pictures of them."""
+    """Collect drawn figures instead of making pictures."""
     figures = []
     monkeypatch.setattr(plots, "picture", lambda fig, *_: figures.append(fig))
     return figures
