@@ -47,7 +47,7 @@ COMMITTED = Path(__file__).parents[2] / "data" / "mnist"
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """Give the test a cache folder of its own, so that none of its data sets reaches the real one."""
+    """Give the test its own cache folder, so that none of its data sets gets into the real one."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("CNN_NUMBA_CACHE", str(folder))
     monkeypatch.delenv("CNN_NUMBA_DATA", raising=False)
@@ -91,7 +91,7 @@ def python(*lines, **environment):
 
 
 def make_known(monkeypatch, name, arrays):
-    """Let these four arrays be what the data set `name` is recognised by."""
+    """Make these four arrays the ones by which the data set `name` is recognised."""
     digests = tuple(hashlib.sha256(idx_bytes(array)).hexdigest() for array in arrays)
     monkeypatch.setitem(data_files.SOURCES, name, data_files.SOURCES[name]._replace(digests=digests))
 
@@ -118,7 +118,7 @@ def test_mnist_is_whole():
         assert images.flags.c_contiguous
         assert labels.shape == (count,)
         assert labels.dtype == np.int32
-    # Published class counts, and the first digits everybody knows.
+    # Published class counts, and the well-known first digits.
     assert np.bincount(mnist.train_labels).tolist() == [
         *(5923, 6742, 5958, 6131, 5842),
         *(5421, 5918, 6265, 5851, 5949),
@@ -296,7 +296,7 @@ def test_a_cache_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
 
 
 def count_writes(monkeypatch, fail_at=None, error=None):
-    """Count the calls that write; one of them fails as on a full disk, where np.save has begun by then."""
+    """Count the calls that write; one of them fails as on a full disk, after np.save has started."""
     calls = []
 
     def counted(function):
@@ -316,7 +316,7 @@ def count_writes(monkeypatch, fail_at=None, error=None):
     return calls
 
 
-WRITES = 12  # folders and those above them, four arrays, what was recognised, two renames
+WRITES = 12  # folders and their parents, four arrays, the record, two renames
 
 
 def test_every_write_is_counted(cache, tmp_path, monkeypatch):
@@ -350,7 +350,7 @@ def test_a_disk_full_at_any_write_gives_one_line(cache, tmp_path, monkeypatch, f
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """Return what a command line starts with to see a disk of 1 MB in a folder, and that folder."""
+    """Return the start of a command line that mounts a disk of 1 MB in a folder, and that folder."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = f"mount -t tmpfs -o size=1m tmpfs '{disk}' && exec \"$@\""
@@ -705,7 +705,7 @@ def test_a_file_larger_than_any_is_not_read(cache, tmp_path, name):
     if name == STEMS[0]:
         (folder / f"{name}.gz").unlink()
     with open(folder / name, "wb") as file:
-        file.truncate(2**40)  # a hole: it takes no place on the disk
+        file.truncate(2**40)  # a hole: it takes no space on the disk
     with pytest.raises(DataError, match=rf"{name} has 1,099,511,627,776 bytes, more than any file of these"):
         load("mnist", data_dir=folder)
 
@@ -822,7 +822,7 @@ def test_a_folder_that_does_not_exist_is_named(cache, tmp_path, monkeypatch, nam
 
 @pytest.fixture
 def mirrors(cache, tmp_path, monkeypatch):
-    """Be outside a checkout, where `mnist` comes from these folders; return the requests that were made."""
+    """Simulate a place outside a checkout, with these folders as mirrors; return the requests."""
     monkeypatch.setattr(data_files, "CHECKOUT", tmp_path / "site-packages")
     asked = []
 
@@ -861,7 +861,7 @@ def test_outside_a_checkout_mnist_is_downloaded_once(cache, mirrors, tmp_path, n
     assert not data.datasets.needs_download("mnist")
     assert loaded.name == "mnist"
     assert loaded.test_labels[:5].tolist() == [7, 2, 1, 0, 4]
-    # A mirror that failed is not asked for the rest.
+    # The rest is not requested from a mirror that failed.
     first = f"{STEMS[0]}.gz"
     assert asked == [f"/missing/{first}", f"/other/{first}", *(f"/good/{stem}.gz" for stem in STEMS)]
     assert not list(cache.rglob("*ubyte*"))
@@ -912,7 +912,7 @@ def test_an_unknown_name_is_refused():
 
 
 def tiny(monkeypatch, name, count=2):
-    """Let the batches of a data set in CIFAR-10's format hold so few images, whatever their checksums are."""
+    """Allow so few images in the batches of a data set in CIFAR-10's format, with any checksums."""
     source = data_files.SOURCES[name]
     versions = tuple(version._replace(images=count) for version in source.versions)
     changed = source._replace(versions=versions, digests=())
@@ -944,7 +944,7 @@ def cifar10(tmp_path, monkeypatch, twelve):
     folder = tmp_path / "root" / "cifar-10-batches-py"
     folder.mkdir(parents=True)
     for name, (images, labels) in batches_of(*twelve).items():
-        # In the oldest protocol, as the set's own: names of NumPy's modules and strings of bytes.
+        # In the oldest protocol, like the real set: names of NumPy's modules and byte strings.
         content = pickle.dumps({"data": images.reshape(-1, 3072), "labels": labels.tolist()}, protocol=2)
         (folder / name).write_bytes(content)
         monkeypatch.setitem(cifar.MD5, name, hashlib.md5(content).hexdigest())
@@ -998,7 +998,7 @@ def test_cifar10_is_read_from_its_archive_and_not_unpacked(cache, request, monke
 
 
 def make_known_to_torchvision(monkeypatch, folder):
-    """Write the file of labels that torchvision reads as well, and teach it the tiny set's checksums."""
+    """Write the file of labels that torchvision also reads, and give it the tiny set's checksums."""
     from torchvision.datasets import CIFAR10
 
     meta = pickle.dumps({"label_names": list(data_files.SOURCES["cifar10"].classes)})
@@ -1092,7 +1092,7 @@ def test_an_empty_folder_says_what_was_looked_for(cache, tmp_path):
     "course/colour_images/test_notebook.py draws and loads them, and `load` compares their checksums"
 )
 def test_the_made_pictures_are_the_same_bytes_everywhere(cache, monkeypatch, tmp_path):
-    """The checksums of what is drawn stand in SOURCES: `load` compares them with every set that it draws."""
+    """SOURCES has the checksums of the drawn pictures: `load` compares them with every set that it draws."""
     pictures.write(tmp_path / "made-pictures")
     source = data_files.SOURCES["made-pictures"]
 
@@ -1137,7 +1137,7 @@ def test_pictures_repeat_and_depend_on_the_seed():
 
 @pytest.mark.parametrize("name", ["fashion-mnist", "cifar10"])
 def test_no_network_and_no_folder_gives_one_line_quickly(cache, monkeypatch, name):
-    # A port of this machine where nobody listens refuses at once, with or without a network around it.
+    # A local port where nobody listens refuses at once, with or without a network.
     monkeypatch.setitem(
         data_files.SOURCES, name, data_files.SOURCES[name]._replace(url="http://127.0.0.1:9/")
     )

@@ -85,7 +85,7 @@ def test_every_mode_and_polarity_gives_the_same_digit(expected, change):
 
 @pytest.mark.parametrize(("ink", "hidden"), [((0, 0, 0), 0), ((255, 255, 255), 255), ((0, 0, 160), 255)])
 def test_ink_on_nothing(expected, ink, hidden):
-    """A transparent background may hide any colour; it is paper all the same."""
+    """A transparent background may have any colour; it still counts as paper."""
     alpha = np.asarray(seven(paper=0, ink=255))
     picture = np.full((*alpha.shape, 4), hidden, np.uint8)
     picture[alpha > 0, :3] = ink
@@ -94,7 +94,7 @@ def test_ink_on_nothing(expected, ink, hidden):
 
 
 def test_sixteen_bits_are_not_cut_off(expected):
-    # All of the ink lies in the low byte: a conversion to 8 bits would see nothing.
+    # All of the ink is in the low byte: a conversion to 8 bits would lose it.
     picture = np.where(np.asarray(seven()) < 128, 1000, 1200).astype(np.uint16)
     assert np.abs(prepare_digit(Image.fromarray(picture)).astype(int) - expected).mean() < 2.5
 
@@ -168,7 +168,7 @@ def test_arrays_that_are_no_pictures_raise(array):
         prepare_digit(array)
 
 
-# Of equal brightness to the last digit or nearly; on the right, how bright ink and paper are.
+# Of equal or nearly equal brightness; on the right, the brightness of ink and paper.
 @pytest.mark.parametrize(
     ("ink", "paper"),
     [
@@ -225,7 +225,7 @@ def test_a_large_picture_that_cannot_be_reduced_raises(large, tmp_path):
 
 
 def test_a_picture_with_a_huge_header_raises_without_a_warning(tmp_path, recwarn):
-    """A hundred megapixels in a file of some bytes."""
+    """A hundred megapixels in a file of a few bytes."""
     header = b"P5 10000 10000 255\n"
     (tmp_path / "huge.pgm").write_bytes(header + bytes(10))
     with pytest.raises(ValueError, match="has 10000 x 10000 pixels"):
@@ -234,7 +234,7 @@ def test_a_picture_with_a_huge_header_raises_without_a_warning(tmp_path, recwarn
 
 
 def test_no_other_program_is_started(tmp_path, monkeypatch):
-    """EPS is a program, which Ghostscript would run."""
+    """An EPS file is a program, which Ghostscript would run."""
     seven().convert("RGB").save(tmp_path / "seven.eps")
     monkeypatch.setattr("subprocess.check_call", lambda *arguments, **how: pytest.fail("Ghostscript"))
     with pytest.raises(OSError, match="cannot identify image file"):
@@ -252,7 +252,7 @@ def test_nan_pixels_do_not_spread():
 
 @pytest.fixture(scope="module")
 def right():
-    """Return a function: how many of 40 digits, made into pictures, the course's network reads right."""
+    """Return a function that counts how many of 40 pictures of digits the course's network reads right."""
     mnist, network = load("mnist"), load_model(MNIST_CNN, batch_size=1)
 
     def right(picture):
@@ -270,7 +270,7 @@ def right():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_photograph_is_read_in_any_light_and_surroundings(right, kind):
     # MNIST's own digits, cleanly enlarged: 40 of 40. Measured 39 or 40 here; with one brightness for all of
-    # the paper 4 to 15, but for even light and the blackboard.
+    # the paper 4 to 15, except for even light and the blackboard.
     assert right(lambda digit, seed: photograph(digit, kind, seed)) >= 38
 
 

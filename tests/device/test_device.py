@@ -147,7 +147,7 @@ def test_the_place_of_a_training_is_given_with_the_reason(monkeypatch):
 
 
 def test_the_sanitizer_takes_vector_accesses_where_there_is_a_gpu():
-    """There `load4` and `store4` are instructions, and Python needs another way to do what they do."""
+    """There `load4` and `store4` are instructions, and Python needs a substitute."""
     pytest.importorskip("numba_cuda")
     printed = python(
         "import numpy as np",
@@ -157,7 +157,7 @@ def test_the_sanitizer_takes_vector_accesses_where_there_is_a_gpu():
         "report = sanitize(relu_forward_vectorized_kernel)[1, 32](x, out)",
         "print(report.ok, out.tolist())",
         GPULESS="hardware",
-        PYTHONWARNINGS="ignore",  # arrays on the host: no GPU here has any other
+        PYTHONWARNINGS="ignore",  # arrays on the host: there is no memory of a GPU here
     )
     assert printed == "True [0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0]\n"
 
@@ -171,7 +171,7 @@ def test_the_import_takes_little_compared_with_numba():
         "import cnn_numba",
         "print(process_time() - began - numbas, numbas)",
     )
-    # In one process, as machines differ: ours takes half of Numba's, and PyTorch's would take seven times it.
+    # In one process, as machines differ: ours takes half as long as Numba, PyTorch would take seven times.
     ours, numbas = map(float, printed.split())
     assert ours < 2 * numbas
 

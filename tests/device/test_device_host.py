@@ -1,4 +1,4 @@
-"""What the host does with a GPU, real or simulated: arrays, streams, launches."""
+"""The host's side of a GPU, real or simulated: arrays, streams, launches."""
 
 from types import SimpleNamespace
 

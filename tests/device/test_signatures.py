@@ -1,4 +1,4 @@
-"""The note on a kernel: with which types it is launched."""
+"""The note on a kernel: the types of its launches."""
 
 from cnn_numba import device
 

@@ -70,7 +70,7 @@ def debugged(x):
 
 @cuda.jit
 def once(x):
-    """Fail the first time, and not when it is run again."""
+    """Fail the first time, but not when it is run again."""
     if x[0] == 0:
         x[0] = 1
         x[5_000_000] = 1
@@ -82,7 +82,7 @@ def misaligned(x, y):
 
 
 class View:
-    """Some numbers of an array that begin at any byte of it."""
+    """A view of an array that begins at any byte."""
 
     def __init__(self, array, offset):
         data = array.__cuda_array_interface__["data"][0] + offset, False
@@ -203,14 +203,14 @@ def forever(x):
 
 
 def count_once():
-    """Run a kernel in a process of its own."""
+    """Run a kernel in its own process."""
     x = cuda.to_device(np.zeros(64, np.float32))
     counted[1, 64](x)
     return float(x.copy_to_host().sum())
 
 
 def waits():
-    """Return what kernels make whose threads wait for each other."""
+    """Return the results of kernels whose threads wait for each other."""
 
     def results(kernel, grid, block):
         x, y = (cuda.to_device(np.zeros(1024, np.int32)) for _ in range(2))
@@ -247,7 +247,7 @@ def in_a_thread(launch):
 
 
 def in_a_cell():
-    """Return a kernel as a notebook has it: in no file."""
+    """Return a kernel like one of a notebook: in no file."""
     name, text = (
         "<ipython-input-7-abc>",
         "@cuda.jit\ndef cell(x):\n    x[cuda.grid(1) + 500_000] = 1  # a cell\n",

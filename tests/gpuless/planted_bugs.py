@@ -1,6 +1,6 @@
-"""Kernels with a mistake in them, one each: what the sanitizer must find and how it must call it.
+"""Kernels with one mistake each: what the sanitizer must find and how it must name it.
 
-The comment ``# bug`` stands on a line that the finding must point to. At the end stand kernels that look much
+The comment ``# bug`` marks a line that the finding must point to. The kernels at the end look much
 like them and are right.
 """
 
@@ -27,7 +27,7 @@ def zeros(*shape, dtype=np.float32):
 
 
 def new(*shape, dtype=np.float32):
-    """Return an array for `cuda.device_array_like`: nobody has written it."""
+    """Return an array for `cuda.device_array_like`: uninitialised."""
     return New(shape, dtype)
 
 
@@ -72,7 +72,7 @@ BUGS = []
 
 
 def bug(grid, block, arguments, *kinds, array=None, dynamic=0):
-    """Make a function a kernel and note what is wrong with it."""
+    """Make a function a kernel and record its mistake."""
 
     def note(function):
         kernel = cuda.jit(function)
@@ -1095,7 +1095,7 @@ def tree_of_eight_threads(x, out):
     value = x[cuda.grid(1)]
     offset = cuda.blockDim.x // 2
     while offset > 0:
-        # The upper half takes garbage, and nobody looks at its sums.
+        # The upper half takes garbage, and nothing uses its sums.
         value += cuda.shfl_down_sync(ALL, value, offset)
         offset //= 2
     if cuda.threadIdx.x == 0:

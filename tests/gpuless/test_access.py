@@ -1,7 +1,7 @@
 import html.parser
 import math
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -153,7 +153,7 @@ def test_convolution_of_channels_first_and_last():
     first = access_map(nchw_kernel)[1, 32](zeros(1, 8, 3, 40), zeros(32))
     assert first.total("x").requests == 72
     assert first.total("x").sectors == 8 * 3 * (4 + 5 + 5) == 336
-    # NHWC: a pixel's 8 channels are a sector of their own, so each of the 72 requests moves 32.
+    # NHWC: a pixel's 8 channels are one sector, so each of the 72 requests moves 32.
     last = access_map(nhwc_kernel)[1, 32](zeros(1, 3, 40, 8), zeros(32))
     assert last.total("x").requests == 72
     assert last.total("x").sectors == 72 * 32
@@ -386,7 +386,7 @@ def test_the_report_is_readable():
     page = access._repr_html_()
     parser.feed(page)
     assert not opened
-    # The page's own colours, in a light theme and in a dark one.
+    # The page's own colours, in a light and in a dark theme.
     assert "color:" not in page.replace("currentColor", "")
     assert "background" not in page
 
@@ -476,7 +476,7 @@ def test_colours_show_the_reader_and_numbers_the_count():
     assert [text.get_text() for text in read.texts[:4]] == ["1", "2", "3", "3"]
     image = read.images[0].get_array()
     assert image.shape == (3, 40, 3)
-    # Read once is paler than read three times; the last six columns are nobody's.
+    # Read once is paler than read three times; nobody reads the last six columns.
     assert image[0, 0].sum() > image[0, 5].sum()
     assert (image[:, 34:] == image[0, 39]).all()
 

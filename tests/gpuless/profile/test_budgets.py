@@ -153,7 +153,7 @@ class TestOther:
 
 
 def compile_beforehand(path):
-    """Have the kernel's machine code on disk, so that no process of the test starts a compiler."""
+    """Cache the kernel's machine code on disk, so that no process of the test starts a compiler."""
     copy = runpy.run_path(str(path))["copy"]
     x = cuda.to_device(np.zeros(256, np.float32))
     gpuless.profile(copy[1, 256], ["T4", "A100"])(x, x)
@@ -187,7 +187,7 @@ def test_a_suite_with_budgets(tmp_path):
     assert "1 failed, 3 passed" in printed
     assert "test_copy[65536] on the T4: " in printed
     assert "1.06 times the " in printed
-    assert "Error" not in printed  # no traceback of ours
+    assert "Error" not in printed  # no traceback from us
 
 
 @emulated

@@ -1,4 +1,4 @@
-"""``python -m gpuless profile``: the program runs as it does alone, and what is modelled comes after it."""
+"""``python -m gpuless profile``: the program runs as it does alone, and the report comes after it."""
 
 import json
 import runpy
@@ -46,7 +46,7 @@ PROFILE = [*GPULESS, "profile", "--gpu"]
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """Return the folder of a program whose kernels are on disk: none of the processes compiles them."""
+    """Return the folder of a program with cached kernels: no process compiles them."""
     folder = tmp_path_factory.mktemp("program")
     (folder / "program.py").write_text(PROGRAM)
     with gpuless.profiling(["T4", "L4", "RTX 4090"]):
@@ -54,7 +54,7 @@ def program(tmp_path_factory):
     return folder
 
 
-# In a process that imports nothing beforehand the traceback shows nothing else but the program either.
+# In a process without earlier imports the traceback also shows only the program.
 @pytest.mark.parametrize(("what", "call"), [("raise", call), ("exit", call_warm)], ids=["raise", "exit"])
 def test_a_program_runs_and_ends_as_it_does_alone(program, what, call):
     alone = call(*GPULESS, "program.py", what, "--json", cwd=program)

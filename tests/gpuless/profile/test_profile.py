@@ -48,7 +48,7 @@ def polynomial(x, y, n):
 
 @cuda.jit
 def multiply_register_tiled(a, b, c):
-    """Tiles of 64 by 64, of which a thread has four by four."""
+    """Tiles of 64 by 64; each thread computes four by four."""
     tile_a, tile_b = cuda.shared.array((16, 64), float32), cuda.shared.array((16, 64), float32)
     sums = cuda.local.array((4, 4), float32)
     t = cuda.threadIdx.x
@@ -79,7 +79,7 @@ def test_a_copy_takes_as_long_as_memory_does():
     least = 4 * n * (1 + device.writing) / (device.dram * device.dram_share) / 1e3
     assert report.microseconds == pytest.approx(least + device.launch, rel=0.08)
     assert report.low < report.microseconds < report.high
-    assert report.dram_bytes == pytest.approx(8 * n, rel=0.08)  # not all that is written leaves L2
+    assert report.dram_bytes == pytest.approx(8 * n, rel=0.08)  # not all written data leaves L2
     assert report.limiter.startswith("DRAM")
     assert report.occupancy.warps == 32
     assert report.l1_hit_rate == 0
@@ -115,7 +115,7 @@ def test_uncoalesced_accesses_are_slower_and_named():
 
 
 def advice_about_a_tile(index, block=(32, 32)):
-    """Return what is advised about the line that reads a tile of 32 by 64 by such an index."""
+    """Return the advice about the line that reads a tile of 32 by 64 with such an index."""
     program = f"""
 def turned(x, y):
     tile = cuda.shared.array((32, 64), float32)
@@ -163,7 +163,7 @@ def test_repeated_loads_hit_in_caches():
 
     report = gpuless.profile(same[400, 128], "T4")(zeros(64), zeros(400 * 128))
     sectors = 64 * 4 // 32
-    # Each SM loads the array once; whatever else is asked of L1 is there.
+    # Each SM loads the array once; all other requests hit in L1.
     assert report.l1_hit_rate > 1 - sectors * 2 / (64 * 4)
 
 

@@ -1,4 +1,4 @@
-"""What `gpuless.profile` does on a real GPU, with the emulated one in its place, whose times are a CPU's."""
+"""`gpuless.profile` on a real GPU; the emulated one plays its part, so times are those of a CPU."""
 
 import sys
 from types import SimpleNamespace
@@ -78,7 +78,7 @@ def test_one_array_given_twice_stays_one_array():
 
 @pytest.fixture
 def warm_process(monkeypatch):
-    """Let the other process be one that has imported Numba, where that can be done."""
+    """Use another process that has already imported Numba, if possible."""
 
     def run(command, input, env, **options):
         return warm("emulator").run(command[1:], env, given=input)

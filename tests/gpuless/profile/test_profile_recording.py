@@ -1,4 +1,4 @@
-"""What a window of blocks is recorded to do, and what caches make of it, against one lane at a time."""
+"""The recording of a window of blocks, and its effect on caches, against one lane at a time."""
 
 from collections import Counter, OrderedDict, defaultdict
 
@@ -19,7 +19,7 @@ if not gpuless.select().emulated:
 
 
 def taken(launch, *arguments):
-    """Return the launch that does not take place."""
+    """Return the launch without running it."""
     found = []
     with recording.taken_launches(found.append):
         launch(*arguments)
@@ -27,7 +27,7 @@ def taken(launch, *arguments):
 
 
 def requests(recorded):
-    """Return the requests of each warp: (what is done, lanes, sectors in order)."""
+    """Return the requests of each warp: (kind, lanes, sectors in order)."""
     found, at, words = defaultdict(list), 0, recorded.words.tolist()
     while at < len(words):
         head, warp, n = words[at], words[at + 1], words[at] >> SECTORS_AT & 255
@@ -39,7 +39,7 @@ def requests(recorded):
 
 
 def sectors_of(array, elements):
-    """Return the sectors of some elements, in the order in which lanes come to them."""
+    """Return the sectors of some elements, in the order of the lanes."""
     start = array.device_ctypes_pointer.value
     return list(dict.fromkeys((start + array.dtype.itemsize * i) // 32 & 0xFFFFFFFF for i in elements))
 
@@ -96,7 +96,7 @@ def through_shared(x, y, stride, width):
 
 
 def delivered(addresses, width):
-    """Return how often shared memory delivers: every bank one piece at a time, to all that want it."""
+    """Return how often shared memory delivers: each bank one word at a time, to all lanes that need it."""
     pieces = {address // width for address in addresses}
     return max(sum(piece % (128 // width) == bank for piece in pieces) for bank in range(128 // width))
 
@@ -187,7 +187,7 @@ def test_without_lines_nothing_is_recorded(monkeypatch):
 
 
 def simulated(streams, warps, sms, resident, kinds):
-    """Return what the simulation counts for caches of 16 lines each, and 16 open pages."""
+    """Return the counts of the simulation for caches of 16 lines each, and 16 open pages."""
     words, begins, places = [], [0], []
     for stream in streams:
         for site, sectors in stream:
@@ -202,7 +202,7 @@ def simulated(streams, warps, sms, resident, kinds):
 
 
 def one_at_a_time(streams, kinds):
-    """Return what is hit, fetched, written and opened, for blocks of a warp that follow each other."""
+    """Return the counts of hits, fetches, writes and opened pages, for consecutive blocks of one warp."""
     l1, l2, pages = OrderedDict(), OrderedDict(), OrderedDict()
     found = defaultdict(int)
 
@@ -271,7 +271,7 @@ def test_caches_keep_the_most_recently_used_lines(seed):
             for _ in range(rng.integers(1, 40))
         ]
         for _ in range(20)
-    ] + [[(0, [4 * line]) for line in range(1000, 1032)]]  # which drives out all that was written
+    ] + [[(0, [4 * line]) for line in range(1000, 1032)]]  # which evicts all written lines
     counts, written, opened = simulated(streams, 1, 1, 1, kinds)
     total = counts.sum(0)
     found = one_at_a_time(streams, kinds)

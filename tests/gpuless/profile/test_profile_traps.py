@@ -1,4 +1,4 @@
-"""What a model that counts machine code may stumble over."""
+"""Traps for a model that counts machine code."""
 
 import gpuless
 
@@ -19,7 +19,7 @@ pytest.importorskip("scipy", reason="solves linear programs")
 
 
 def powers(n):
-    """Return a kernel whose name is that of all others from here."""
+    """Return a kernel; all from here have the same name."""
 
     @cuda.jit
     def power(x, y):
@@ -107,7 +107,7 @@ def some_elements(x):
 
 
 def test_warps_that_end_at_once_do_not_slow_down_the_others():
-    """One warp of a block works, whether it is alone there or has seven beside it that end at once."""
+    """One warp of a block works: alone, or beside seven that end at once."""
     alone, beside = (
         gpuless.profile(first_warp[40, threads], "T4")(zeros(32), zeros(32)).microseconds
         for threads in (32, 256)
@@ -132,7 +132,7 @@ def test_the_figures_of_each_gpu_are_plausible():
         assert 512 * KB <= device.l2 <= 128 * MB
         assert device.l1_latency < device.l2_latency < device.dram_latency
         assert device.shared_latency < device.l2_latency
-        # No GPU's memory keeps up with its L2, and pages of 2 KB that are read in order do not hold it up.
+        # On every GPU memory is slower than L2, and pages of 2 KB that are read in order do not slow it down.
         assert device.slices * device.slice_bytes * device.l2_share * device.clock > device.dram
         assert device.channels * 2048 / device.opening > device.dram
 

@@ -1,4 +1,4 @@
-"""What a report says: metrics by hand, stall reasons, advice where there is a fault and only there."""
+"""Reports: metrics by hand, stall reasons, and advice only where there is a fault."""
 
 import json
 import math
@@ -339,7 +339,7 @@ def test_a_report_is_drawn():
 
 
 def test_two_processes_print_the_same(capsys):
-    """This one, and one with other hashes that has one thread for blocks."""
+    """This process, and one with other hashes and one thread for blocks."""
     runpy.run_path(str(PROGRAM), run_name="__main__")
     printed = capsys.readouterr().out
     status, other, error = call(*PLAIN, str(PROGRAM), PYTHONHASHSEED="1", GPULESS_THREADS="1")

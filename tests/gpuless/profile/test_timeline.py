@@ -1,4 +1,4 @@
-"""`gpuless.profiling`: what is asked of the GPU, when it begins, and what is known of another launch."""
+"""`gpuless.profiling`: requests to the GPU, their start times, and launches that were modelled before."""
 
 import json
 from itertools import pairwise
@@ -276,7 +276,7 @@ def test_dependence_on_data_is_found():
     x, order = ones(), cuda.to_device(np.arange(N, dtype=np.int32))
     assert not dependence(double, x).on_data
     assert not dependence(scale, x, 2.0).on_data
-    assert not dependence(reverse_blocks, x).on_data  # what is in shared memory decides nothing
+    assert not dependence(reverse_blocks, x).on_data  # the contents of shared memory have no effect
     assert dependence(halve_large, x, 1.0).on_data
     assert dependence(take, x, order, x).on_data
     assert dependence(jump, x, x).on_data  # through shared memory
@@ -364,8 +364,8 @@ def test_kernels_of_several_streams_share_the_sms():
         ({}, {"fma": 1.0}, 60.0),
         ({"fma": 0.5}, {"fma": 0.5, "L2": 0.9}, 60.0),  # each unit has time for both
         ({"fma": 0.5, "DRAM": 0.9}, {"fma": 0.8}, 96.0),  # at 5/8 of its speed while the first runs
-        ({"fma": 0.8}, {"fma": 0.8}, 135.0),  # at a quarter for 100 us; and then alone
-        ({"fma": 1.0}, {"fma": 1.0}, 155.0),  # at a twentieth, and not for ever
+        ({"fma": 0.8}, {"fma": 0.8}, 135.0),  # at a quarter for 100 us; then alone
+        ({"fma": 1.0}, {"fma": 1.0}, 155.0),  # at a twentieth, but not for ever
     ],
 )
 def test_kernels_beside_each_other_share_the_units(first, second, expected):
@@ -502,7 +502,7 @@ def test_the_trace_is_one_that_perfetto_opens(timeline, tmp_path):
             complete.append(event)
     assert len(complete) == len(timeline.events)
     assert all((event["pid"], event["tid"]) in names for event in complete)
-    for track in names:  # events of a track follow each other
+    for track in names:  # events of a track do not overlap
         own = sorted((each["ts"], each["dur"]) for each in complete if (each["pid"], each["tid"]) == track)
         assert all(a + d <= b + 2e-3 for (a, d), (b, _) in pairwise(own))
     assert "modelled" in str(trace["otherData"])

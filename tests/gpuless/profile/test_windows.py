@@ -1,4 +1,4 @@
-"""A window of a launch's blocks says what the whole grid says, for every GPU and any number of workers."""
+"""A window of a launch's blocks gives the report of the whole grid, for every GPU and number of workers."""
 
 import math
 
@@ -73,7 +73,7 @@ def convolve(x, weights, y):
 
 @cuda.jit
 def rims(x, y):
-    """Take pains at the rim of an image."""
+    """Do more work at the edge of an image."""
     j, i = cuda.grid(2)
     rim = i < 16 or j < 16 or i >= x.shape[0] - 16 or j >= x.shape[1] - 16
     total = float32(0)
@@ -84,7 +84,7 @@ def rims(x, y):
 
 @cuda.jit
 def more_and_more(x, y):
-    """Let each block do as much more than the one before as that one did."""
+    """Increase the work of each block by the same amount."""
     i, block = cuda.grid(1), cuda.blockIdx.x
     total = float32(0)
     for k in range(block * block // 20000):
@@ -103,7 +103,7 @@ def diverge(times, x, y):
 
 @cuda.jit
 def ends(x, y):
-    """Let the first block and the last one do far more than all others."""
+    """Give the first and the last block far more work than all others."""
     i, times = cuda.grid(1), 8
     if cuda.blockIdx.x == 0 or cuda.blockIdx.x == cuda.gridDim.x - 1:
         times = 2000
@@ -115,7 +115,7 @@ def ends(x, y):
 
 @cuda.jit
 def halves(x, y):
-    """Let the two halves of the grid and what is between them do different things."""
+    """Give the two halves of the grid and the middle different work."""
     i, part = cuda.grid(1), cuda.blockIdx.x * 5 // cuda.gridDim.x
     if part < 2:
         y[i] = x[i]
@@ -158,7 +158,7 @@ CASES = {
 
 
 def taken(launch, *arguments):
-    """Return the launch that does not take place."""
+    """Return the launch without running it."""
     found = []
     with recording.taken_launches(found.append):
         launch(*arguments)
@@ -181,7 +181,7 @@ def every_block(sample, device, resident):
 
 @pytest.fixture
 def little(monkeypatch):
-    """Let windows be so small that small grids are larger."""
+    """Make windows smaller than small grids."""
     for name in ("_EFFORT", "_INSTRUCTIONS", "_SPREAD"):
         monkeypatch.setattr(windows, name, getattr(windows, name) >> 3)
 

@@ -12,7 +12,7 @@ for more in (0, 1):
     check(cu.cuEventRecord(fork, stream))
     check(cu.cuStreamWaitEvent(second, fork, 0))
     check(cu.cuMemsetD32Async(pointer, 6, 1, second))
-    if more:  # what follows the event nobody waits for
+    if more:  # nobody waits for work after the event
         check(cu.cuEventRecord(join, second))
         check(cu.cuStreamWaitEvent(stream, join, 0))
         check(cu.cuMemsetD32Async(pointer, 7, 1, second))

@@ -13,5 +13,5 @@ check(cu.cuStreamBeginCapture(stream, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_M
 check(cu.cuMemsetD32Async(one, 0, 4, stream))
 fill = check(cu.cuGraphInstantiate(check(cu.cuStreamEndCapture(stream)), 0))
 check(cu.cuMemFreeAsync(one, stream))
-for graph in (copy, fill):  # an error, and not the end of the process
+for graph in (copy, fill):  # an error that does not end the process
     assert cu.cuGraphLaunch(graph, stream)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE

@@ -29,7 +29,7 @@ check(cu.cuGraphNodeSetEnabled(steps, second, 0))
 assert check(cu.cuGraphNodeGetEnabled(steps, second)) == 0
 check(cu.cuGraphLaunch(steps, stream))
 assert read(one).tolist() == [2] * 32
-# Only with parameters of its kind, and of what can be done.
+# Only with valid parameters of its kind.
 assert cu.cuGraphExecKernelNodeSetParams(steps, first, adding(5))[0] == invalid
 assert cu.cuGraphKernelNodeSetParams(second, adding(5, threads=2048))[0] == invalid
 assert cu.cuGraphAddMemcpyNode(graph, None, 0, copying(other, one, 129), context)[0] == invalid

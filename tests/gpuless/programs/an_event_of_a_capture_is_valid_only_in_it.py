@@ -24,7 +24,7 @@ assert ctypes.c_uint32.from_address(int(pointer)).value == 7
 assert code(cu.cuEventElapsedTime(before, marked)) == "INVALID_HANDLE"
 check(cu.cuGraphLaunch(graph, stream))
 assert check(cu.cuEventElapsedTime(before, marked)) > 0
-# Where the stream that began a capture is no more, the others work again.
+# Once the stream that began a capture is destroyed, the others work again.
 check(cu.cuStreamBeginCapture(stream, relaxed))
 check(cu.cuEventRecord(event, stream))
 check(cu.cuStreamWaitEvent(second, event, 0))

@@ -7,7 +7,7 @@ from nodes import graph, invalid, other, read, stream, third
 
 outer, event, called = check(cu.cuGraphCreate(0)), check(cu.cuEventCreate(0)), []
 child = check(cu.cuGraphAddChildGraphNode(outer, None, 0, graph))
-check(cu.cuGraphDestroyNode(third))  # of the graph that it was made of
+check(cu.cuGraphDestroyNode(third))  # of the graph that it was made from
 assert check(cu.cuGraphGetNodes(check(cu.cuGraphChildGraphNodeGetGraph(child)), 9))[1] == 3
 moment = check(cu.cuGraphAddEventRecordNode(outer, [child], 1, event))
 waited = check(cu.cuGraphAddEventWaitNode(outer, [moment], 1, event))

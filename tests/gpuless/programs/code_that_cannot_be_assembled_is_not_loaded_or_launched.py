@@ -3,7 +3,7 @@
 import numpy as np
 from emulated import cu, cuda
 
-big = np.ones(8_193)  # 8 bytes more than there may be
+big = np.ones(8_193)  # 8 bytes too many
 
 
 @cuda.jit
@@ -27,7 +27,7 @@ for size in (524_288, 524_289):  # noqa: B007 (a kernel reads it)
             print(x.copy_to_host())
         except Exception as error:
             print(str(error))
-# A log tells of it too.
+# A log has the message too.
 text = b".version 8.1\n.target sm_80\n.address_size 64\n.const .b8 c[70000];"
 option, log = cu.CUjit_option, bytearray(200)
 options = [option.CU_JIT_ERROR_LOG_BUFFER, option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]

@@ -25,7 +25,7 @@ class Mine(BaseException):
 
 
 x, calls = cuda.to_device(np.ones(32)), 0
-endless[1, 1](x)  # ends, and is compiled: what a handler raises meanwhile a finaliser may drop
+endless[1, 1](x)  # ends, and is compiled: a finaliser may drop an exception that a handler raises meanwhile
 good[1, 32](x)
 x.copy_to_device(np.zeros(32))
 

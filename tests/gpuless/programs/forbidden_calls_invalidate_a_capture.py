@@ -43,6 +43,6 @@ for name, attempts in wrong.items():
         assert code(cu.cuStreamEndCapture(stream)) == invalid
         assert check(cu.cuStreamIsCapturing(stream)) == 0
         check(cu.cuStreamSynchronize(stream))
-# The other one is spoiled by the attempt to merge, and by nothing before.
+# The other one is invalidated by the attempt to merge, and by nothing before.
 assert code(cu.cuStreamEndCapture(second)) == "STREAM_CAPTURE_INVALIDATED"
 assert code(cu.cuStreamEndCapture(second)) == code(cu.cuStreamEndCapture(0)) == "ILLEGAL_STATE"

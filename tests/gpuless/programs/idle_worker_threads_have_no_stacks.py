@@ -28,7 +28,7 @@ def wait_for_the_next_kernel(order, out):
 
 
 def pieces():
-    """Return how many pieces of memory the operating system keeps books on."""
+    """Return how many mappings of memory the operating system has."""
     with open("/proc/self/maps") as maps:
         return len(maps.readlines())
 
@@ -40,10 +40,10 @@ before = pieces()
 for _ in range(2):
     meet_kernel[blocks, threads](out)
     np.testing.assert_array_equal(out, expected)
-# A thread, shared and local memory are some each; the stacks of four warps would be 8 more.
+# A thread, shared and local memory need a few each; the stacks of four warps would need 8 more.
 assert pieces() - before < 8 * blocks, (before, pieces())
 
-launch._PERIOD = 0.001  # in which not all that were added have begun
+launch._PERIOD = 0.001  # in which not all added threads have begun
 out[:] = 0
 wait_for_the_next_kernel[blocks, threads](np.zeros(blocks, np.int32), out)
 np.testing.assert_array_equal(out, expected)

@@ -4,7 +4,7 @@ import numpy as np
 from emulated import check, cu, cuda
 
 
-def committed():  # MB; what pages of the file cost that all arrays show counts once
+def committed():  # MB; pages of the file that all arrays share count once
     lines = open("/proc/self/smaps_rollup").read().splitlines()
     return {name: int(value.split()[0]) >> 10 for name, value in (x.split(":") for x in lines[1:])}
 
@@ -26,7 +26,7 @@ for x in held:
     assert np.isnan(out.copy_to_host()).all()
 after = committed()
 assert after["Anonymous"] - before["Anonymous"] < 50 and after["Pss"] - before["Pss"] < 100
-# A part is written to: that much is taken, and what is beside it is as it was.
+# A part is written: that much is taken, and its neighbours are unchanged.
 for setting in (False, True):
     before = committed()["Anonymous"]
     x = held.pop()

@@ -12,7 +12,7 @@ assert not read(other).any()
 for _ in range(2):
     check(cu.cuGraphLaunch(steps, stream))
     assert read(other).tolist() == [3] * 32
-# A graph that is no more, or another one now, changes nothing of what was made of it.
+# Destroying or changing a graph does not affect what was made from it.
 check(cu.cuGraphKernelNodeSetParams(second, adding(4)))
 check(cu.cuGraphLaunch(steps, stream))
 assert read(other).tolist() == [3] * 32

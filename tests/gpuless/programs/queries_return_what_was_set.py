@@ -10,7 +10,7 @@ def code(answer):
 
 for flags in (0, 1):
     assert check(cu.cuStreamGetFlags(check(cu.cuStreamCreate(flags)))) == flags
-# A priority beyond the range is the nearest in it.
+# A priority out of range becomes the nearest valid one.
 least, greatest = check(cu.cuCtxGetStreamPriorityRange())
 for given, found in ((least, least), (greatest, greatest), (-1, -1), (7, least), (-9, greatest)):
     assert check(cu.cuStreamGetPriority(check(cu.cuStreamCreateWithPriority(0, given)))) == found
@@ -24,7 +24,7 @@ for flags in (0, 1, 2, 6):
     assert check(cu.cuMemHostGetFlags(int(check(cu.cuMemHostAlloc(100, flags))) + 50)) == flags
 assert check(cu.cuMemHostGetFlags(check(cu.cuMemAllocHost(100)))) == 0
 assert code(cu.cuMemHostGetFlags(check(cu.cuMemAlloc(100)))) == "INVALID_VALUE"
-# Memory is registered once, and that can be taken back once.
+# Memory can be registered once, and unregistered once.
 array = np.zeros(100)
 check(cu.cuMemHostRegister(array.ctypes.data, 80, 0))
 again = cu.cuMemHostRegister(array.ctypes.data + 79, 8, 0)
@@ -37,5 +37,5 @@ mode = cu.CUstreamCaptureMode
 relaxed, own = mode.CU_STREAM_CAPTURE_MODE_RELAXED, mode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 assert check(cu.cuThreadExchangeStreamCaptureMode(relaxed)) == 0
 assert check(cu.cuThreadExchangeStreamCaptureMode(own)) == relaxed
-# A limit that there is not here, and one that there is nowhere.
+# A limit that does not exist here, and one that exists nowhere.
 assert code(cu.cuCtxGetLimit(cu.CUlimit.CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH)) == "UNSUPPORTED_LIMIT"

@@ -26,7 +26,7 @@ for size in (60_000, most - 1000, 100, 0):
 for size in (most - 999, -1):
     assert cu.cuFuncSetAttribute(kernel, dynamic, size)[0].name == "CUDA_ERROR_INVALID_VALUE"
     assert answer()[0] == 0
-# As many blocks fit on a multiprocessor as its shared memory has room for.
+# Shared memory limits the blocks on a multiprocessor.
 none = text.replace(b".shared .b8 s[1000];", b"")
 none = check(cu.cuModuleGetFunction(check(cu.cuModuleLoadData(none)), b"f"))
 for function, size, blocks in ((none, 0, 16), (none, most // 4, 4), (kernel, most // 4, 3)):

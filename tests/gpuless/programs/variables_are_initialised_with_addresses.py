@@ -34,4 +34,4 @@ assert np.frombuffer(ctypes.string_at(int(out), 8), np.uint32).tolist() == [5722
 bad = text.replace(b"numbers-4", b"absent-4")
 assert cu.cuModuleLoadData(bad)[0] == cu.CUresult.CUDA_ERROR_INVALID_PTX
 assert last_detail() == "absent-4 is no address that a variable can begin with"
-assert check(cu.cuMemGetInfo())[0] == used  # nothing is left of it
+assert check(cu.cuMemGetInfo())[0] == used  # nothing is left

@@ -46,7 +46,7 @@ check(cu.cuStreamWaitEvent(other, last, 0))
 assert cu.cuEventElapsedTime(first, last)[0] == cu.cuStreamQuery(other)[0] == not_ready
 check(cu.cuStreamSynchronize(other))
 assert done == [1] and check(cu.cuEventElapsedTime(first, last)) >= 0
-# A function of the host's is called after it.
+# A host function is called after it.
 add(stream)
 check(cu.cuLaunchHostFunc(stream, address(function, cu.CUhostFn), 2))
 assert done == []
@@ -60,7 +60,7 @@ check(cu.cuStreamSynchronize(stream))
 add(blocking)
 check(cu.cuStreamSynchronize(0))
 assert done == [1]
-# A stream may be destroyed before it is at its end.
+# A stream may be destroyed before its work is done.
 add(other)
 check(cu.cuStreamDestroy(other))
 check(cu.cuCtxSynchronize())

@@ -67,7 +67,7 @@ except OutOfMemory:
     print(400 < len(held) < 1000)
 attempt()
 print(set(x.copy_to_host()))
-# Local memory grows where it is, as far as that is its own.
+# Local memory grows in place, within its own range.
 local = ctypes.c_uint64.from_buffer(held[-1].buffer, layout.OFFSET["local"])
 first = local.value
 for size in (1 << 20, 1 << 26, layout.LOCAL_SPAN):
