@@ -348,7 +348,7 @@ def test_numba_cuda_mlir_asks_for_more_than_48_kb_itself(rng):
 # --- What goes wrong ---------------------------------------------------------------------------------------
 
 
-#: In elements: no memory of a process lies this far past an array, whatever the tests before have left.
+#: In elements: no memory of a process is this far past an array, whatever earlier tests have left.
 FAR = 1 << 36
 
 
@@ -451,12 +451,12 @@ def test_a_launch_is_modelled(compiler, rng):
     report = profile(strided_kernel[256, 256], gpu="T4")(x, out)
     assert report.kernel == "strided_kernel"
     assert "DRAM" in report.limiter or "L2" in report.limiter or "L1" in report.limiter
-    # 65,536 sectors of 32 bytes for x, and out: what memory must move.
+    # 65,536 sectors of 32 bytes for each of x and out: the least that memory moves.
     assert report.dram_bytes >= 2.2e6
 
 
 def blurring_kernel(compiler, barrier):
-    """Return a kernel that sums three neighbours by way of shared memory, with a barrier or without."""
+    """Return a kernel that sums three neighbours in shared memory, with a barrier or without."""
     cuda, types = compiler.cuda, compiler.types
 
     @cuda.jit
@@ -480,7 +480,7 @@ def test_a_kernel_is_stepped(compiler, rng):
     np.testing.assert_allclose(out, np.roll(x, 1) + x + np.roll(x, -1), rtol=1e-5)
 
 
-SIDE = 32  # what one of them calls the size of a warp
+SIDE = 32  # one compiler's name for the size of a warp
 
 
 def test_numbers_are_not_named_after_names_of_the_compiler(compiler):
@@ -520,7 +520,7 @@ def test_memory_can_be_looked_at(compiler):
 
 
 def test_lanes_read_neighbours_as_fast(compiler, rng):
-    """What the types tell of strides, and thread ids of signs: else lanes would be read one by one."""
+    """Types give strides, and thread ids are not negative: else lanes would be read one by one."""
     cuda = compiler.cuda
 
     @cuda.jit
@@ -602,7 +602,7 @@ def test_an_argument_that_is_passed_in_another_way_is_left_alone():
 
 # --- Together, and in which order --------------------------------------------------------------------------
 
-#: numba-cuda-mlir imports PyTorch where it is installed, which takes longer than all else in these programs.
+#: numba-cuda-mlir imports PyTorch if installed, which takes longer than all else in these programs.
 _QUICKLY = "import sys; sys.modules['torch'] = None"
 
 _KERNEL = """
@@ -636,7 +636,7 @@ def test_importing_numba_cuda_mlir_first_is_an_error_that_says_what_to_do():
     assert "call gpuless.select() first, or run the program with python -m gpuless" in python(*lines)
 
 
-#: Hides numba-cuda, which otherwise is in the place of Numba's older `numba.cuda`.
+#: Hides numba-cuda, which otherwise replaces Numba's older `numba.cuda`.
 _WITHOUT_NUMBA_CUDA = """
 import importlib.util
 find_spec = importlib.util.find_spec

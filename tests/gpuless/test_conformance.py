@@ -1,4 +1,4 @@
-"""The lists of compilers' own tests that do not pass: well-formed, true of a sample, and of the page."""
+"""The lists of compilers' own tests that do not pass: well-formed, and right for a sample and the page."""
 
 import ast
 import functools
@@ -14,7 +14,7 @@ from conformance import MLIR, NUMBA_CUDA
 from gpuless import emulator
 
 pytestmark = pytest.mark.skipif(bool(emulator.problem()), reason=emulator.problem())
-#: Modules that take little time; some of their tests are listed, and some are not.
+#: Quick modules; some of their tests are listed, and some are not.
 SAMPLE = ["cudapy.test_ipc", "cudadrv.test_context_stack"]
 
 
@@ -101,7 +101,7 @@ def test_unfinished_tests_count_as_failed(tmp_path):
 
 
 def numbers(suite):
-    """Return the head of the table of the page, and the numbers of each package."""
+    """Return the header of the page's table, and the numbers of each package."""
     head, _, *rows = conformance.recorded(suite).splitlines()
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     return head.split("|")[1].strip(), {
@@ -141,7 +141,7 @@ def clone(tmp_path):
         (tmp_path / package / "test_one.py").write_text("def test_passes():\n    pass\n")
     (tmp_path / "tests" / "conftest.py").write_text(
         "import gpuless, pytest\n@pytest.fixture\ndef one(): return 1\n"
-        # numba-cuda-mlir imports it where it is installed.
+        # numba-cuda-mlir imports it if it is installed.
         "import sys\nsys.modules['torch'] = None\n"
     )
     (tmp_path / "tests" / "test_one.py").write_text(

@@ -1,4 +1,4 @@
-"""What `gpuless.count` counts, against what can be counted by hand, and against the access viewer."""
+"""The counts of `gpuless.count`, against counts by hand and the access viewer."""
 
 import collections
 import functools
@@ -34,12 +34,12 @@ def zeros(*shape, dtype=np.float32):
 
 
 def sectors(addresses):
-    """Return how many sectors of 32 bytes some lanes touch; no element here lies in two."""
+    """Return how many sectors of 32 bytes some lanes touch; no element here is in two."""
     return len({address // 32 for address in addresses})
 
 
 def wavefronts(addresses, size, atomic=False):
-    """Return how often shared memory delivers; `addresses` has None for lanes that are off."""
+    """Return how often shared memory delivers; `addresses` has None for inactive lanes."""
     group = {8: 16, 16: 8}.get(size, 32)
     total = 0
     for first in range(0, 32, group):
@@ -111,7 +111,7 @@ def gather_kernel(x, index, out):
 def test_sectors_of_addresses_at_random(rng, dtype):
     size, warps = np.dtype(dtype).itemsize, 64
     x, out = zeros(4096, dtype=dtype), zeros(32 * warps, dtype=dtype)
-    spread = rng.integers(1, 4096, warps)  # some warps near together, some far
+    spread = rng.integers(1, 4096, warps)  # lanes of some warps close together, of others far apart
     index = rng.integers(0, spread[:, None], (warps, 32))
     index[rng.random((warps, 32)) < rng.random((warps, 1))] = -1
     counts = count(gather_kernel)[warps // 4, 128](x, cuda.to_device(index.ravel()), out)
@@ -120,7 +120,7 @@ def test_sectors_of_addresses_at_random(rng, dtype):
     places = [[32 * w + i for i in range(32) if index[w, i] >= 0] for w in range(warps)]
     written = [sectors(size * i for i in row) for row in places]
     requests = sum(map(bool, chosen))
-    if np.dtype(dtype).kind != "c":  # its two halves are accessed one by one, or not
+    if np.dtype(dtype).kind != "c":  # its two halves are accessed one by one or together
         assert counts.global_loads.requests == requests + warps
         assert counts.global_loads.sectors == sum(read) + 8 * warps
         assert counts.global_stores == (requests, size * sum(map(len, chosen)), sum(written))
@@ -353,7 +353,7 @@ def parted_kernel(x):
 
 def test_diverging_lanes():
     counts = count(parted_kernel)[1, 64](zeros(64))
-    # Lane 28 of the first warp goes round 28 times, lane 60 of the second 60 times.
+    # Lane 28 of the first warp loops 28 times, lane 60 of the second 60 times.
     assert counts.by_class["float"].thread == sum(range(0, 64, 4)) + 48
     assert 28 + 60 <= counts.by_class["float"].warp - 2 < 2 * (28 + 60)
     assert counts.divergent_branches > 2
@@ -435,7 +435,7 @@ def test_results_of_the_kernel_are_kept(rng):
     x, out = cuda.to_device(given), cuda.to_device(np.zeros(5, np.float32))
     reduce_kernel[5, 128](x, out)
     host = np.zeros(5, np.float32)
-    counts = count(reduce_kernel)[5, 128](given, host)  # arrays on the host come and go as ever
+    counts = count(reduce_kernel)[5, 128](given, host)  # arrays on the host are still copied
     assert host.tolist() == out.copy_to_host().tolist()
     assert counts.kernel == "reduce_kernel"
     assert (counts.grid, counts.block) == ((5, 1, 1), (128, 1, 1))
@@ -478,7 +478,7 @@ def test_the_access_viewer_agrees(kernel, grid, block, arguments):
         seen[traffic.space, "wavefronts"] += traffic.wavefronts
     assert counts.global_memory.requests == seen["global", "requests"]
     assert counts.global_memory.sectors == seen["global", "sectors"]
-    # What the compiler keeps in a register is not read from shared memory again.
+    # Values that the compiler keeps in registers are not read from shared memory again.
     assert counts.shared_memory.requests <= seen["shared", "requests"]
     assert counts.shared_stores.wavefronts <= seen["shared", "wavefronts"]
 
@@ -623,7 +623,7 @@ def test_ordinary_launches_count_nothing():
 
 
 class Noted(list):
-    """A list that notes how often it is read and written."""
+    """A list that records its reads and writes."""
 
     def __init__(self, items):
         super().__init__(items)

@@ -1,4 +1,4 @@
-"""docs/gpuless.md: its blocks run in order, and print what it says."""
+"""docs/gpuless.md: its blocks run in order, and print the output on the page."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ def blocks():
 
 
 def snippets():
-    """Return the Python blocks, each with what stands under it as its output, None if nothing does."""
+    """Return the Python blocks, each with the output below it, or None."""
     following = [*blocks()[1:], ("", "")]
     return [
         (source, expected if language == "text" else None)
@@ -41,7 +41,7 @@ def run(source, number, scope):
 
 
 def compiled(ask):
-    """Return what `ask` returns; skip the test where there is no compiler to ask."""
+    """Return the result of `ask`; skip the test if there is no compiler."""
     try:
         return ask()
     except InspectionError as error:

@@ -1,4 +1,4 @@
-"""Machine code on disk: used again, told apart, and never in the way."""
+"""Machine code on disk: reused, keyed by all it depends on, and never an obstacle."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ TEXT = """
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Give a folder of machine code with nothing in it."""
+    """Use an empty folder of machine code."""
     monkeypatch.setenv("GPULESS_CACHE", str(tmp_path / "kept"))
     cache._make_room.cache_clear()
     yield tmp_path / "kept"
@@ -41,14 +41,14 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """Return a list that grows by one whenever something is compiled."""
+    """Return a list that grows by one with each compilation."""
     found, compile_object = [], machine.compile_object
     monkeypatch.setattr(machine, "compile_object", lambda text: found.append(text) or compile_object(text))
     return found
 
 
 def check(text=TEXT, block=(32, 1, 1)):
-    """Run the kernel, and see that it adds 5."""
+    """Run the kernel, and check that it adds 5."""
     given = np.arange(64, dtype=np.uint32)
     _, result = run(text, [given, np.zeros(64, np.uint32)], block=block)
     threads = block[0] * block[1]
@@ -150,7 +150,7 @@ def of_another(path):
 
 @pytest.fixture
 def anothers(monkeypatch):
-    """Let what `of_another` gives away belong to another user, where only root may give it away."""
+    """Make files given to `of_another` belong to another user; only root may do that."""
     if os.geteuid() == 0:
         return
     given, fstat, stat = set(), os.fstat, os.stat
@@ -173,7 +173,7 @@ def test_files_that_others_may_have_written_are_not_used(folder, anothers, chang
     with pytest.warns(RuntimeWarning, match=rf"{folder}.* are not used: .*set\s+GPULESS_CACHE .*chmod 700"):
         assert cache.read("one") is None
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # it is said once
+        warnings.simplefilter("error")  # one warning only
         assert cache.read("one") is None
         cache.write("two", b"content")
     assert (cache.read("two") is None) == (changed == "folder")
@@ -202,7 +202,7 @@ def test_planted_machine_code_does_not_run(folder, compiled):
     (other,) = {path.stem for path in folder.iterdir()} - {name}
     cache.write(name, cache.read(other))
     with pytest.raises(AssertionError):
-        check()  # it adds 6: what is in the folder is believed
+        check()  # it adds 6: the file in the folder is used
     folder.chmod(0o777)
     before = len(compiled)
     with pytest.warns(RuntimeWarning, match="are not used"):

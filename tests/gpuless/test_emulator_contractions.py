@@ -1,4 +1,4 @@
-"""Products and sums that NVIDIA's assembler makes one instruction of, and those that it leaves apart."""
+"""Products and sums that NVIDIA's assembler fuses into one instruction, and those it leaves separate."""
 
 import numpy as np
 import pytest
@@ -70,11 +70,11 @@ def without_itself(a, b, c, d, out, other):
 
 
 def fused(a, b, c):
-    """Return a * b + c, rounded once: the product is exact, and of the sum 64 bits are there."""
+    """Return a * b + c, rounded once: the product is exact, and the sum has 64 bits."""
     return (a.astype(np.longdouble) * b + c).astype(np.float32)
 
 
-#: What a kernel writes into both outputs, None for nothing; how many multiply-adds the assembler makes.
+#: The expressions of both outputs, None for nothing; the number of multiply-adds of the assembler.
 CASES = {
     difference: (lambda a, b, c, d: (fused(a, b, -c), None), 1),
     taken_away: (lambda a, b, c, d: (fused(-a, b, c), None), 1),
@@ -89,7 +89,7 @@ CASES = {
 
 
 def inputs():
-    """Return numbers of which products and what is added to them nearly cancel: the last bits show."""
+    """Return numbers whose products nearly cancel what is added to them: the last bits show."""
     a, b, d, near = np.random.default_rng(0).standard_normal((4, SIZE)).astype(np.float32)
     return a, b, a * b * (1 + near / 64), d
 

@@ -1,4 +1,4 @@
-"""Registers that a compiler uses again: their definitions, told apart, and nothing else changed."""
+"""Registers that a compiler reuses: their definitions get separate names, and nothing else changes."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ REGISTERS = ".reg .b32 %a, %b, %c; .reg .b64 %w; .reg .pred %p, %q;"
 
 
 def separated(body):
-    """Return the instructions of a function after its registers have been told apart."""
+    """Return the instructions of a function after its registers have been separated."""
     function = ptx.parse(f"{HEAD}.visible .entry f() {{ {REGISTERS}\n{body}\nret; }}").functions["f"]
     flow = Flow(function)
     separate(flow, function.registers)

@@ -1,4 +1,4 @@
-"""The emulated GPU's driver, as programs see it: each in a process of its own, with the real `numba.cuda`."""
+"""The emulated GPU's driver, as programs see it: each in its own process, with the real `numba.cuda`."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ from emulated import check, cu, cuda
 
 
 def run(program, timeout=120, **environment):
-    """Run a program on the emulated GPU; return what it prints. Nothing may go wrong, at its end neither.
+    """Run a program on the emulated GPU; return its output. It must not fail, not even at exit.
 
     It is a file of `PROGRAMS`, or if it is short its text. What variables say of the emulated GPU counts when
     a program first uses it.
@@ -177,13 +177,13 @@ def test_work_after_a_callback_waits_for_it_on_any_stream():
 
 
 def test_exceptions_of_a_signal_handler_arrive_unchanged():
-    """Such as the exception that a limit of time raises, or `sys.exit()` where a process is told to end."""
+    """Such as the exception of a time limit, or `sys.exit()` in a handler of SIGTERM."""
     out = run("exceptions_of_a_signal_handler_arrive_unchanged.py")
     assert out == ["True 1", "True 2", "True 3", "True 4"]
 
 
 def test_an_interrupt_while_waiting_for_a_callback_is_no_driver_error():
-    """And the callback is waited for again."""
+    """After it the host waits for the callback again."""
     run("an_interrupt_while_waiting_for_a_callback_is_no_driver_error.py")
 
 
@@ -196,7 +196,7 @@ def test_an_event_of_a_capture_is_valid_only_in_it():
 
 
 def test_forbidden_calls_invalidate_a_capture():
-    """It can only be ended then, and there is no graph."""
+    """It can only be ended then, without a graph."""
     run("forbidden_calls_invalidate_a_capture.py")
 
 
@@ -245,7 +245,7 @@ def test_pieces_of_ptx_are_linked():
 
 
 def test_registers_are_estimated():
-    """In use at once: an address and the terms of the sum, two words each; predicates do not count."""
+    """Live at once: an address and the terms of the sum, two words each; predicates do not count."""
     printed = run("registers_are_estimated.py")
     assert printed == [str(5 * 2 + 8), "12", "13"]
 
@@ -263,17 +263,17 @@ def test_print_keeps_its_order_and_an_assertion_is_reported():
 
 
 def test_cuda_c_is_compiled_and_run():
-    """NVRTC keeps what it has compiled, and asks the driver for that: once it died of the answer."""
+    """NVRTC caches compiled code, and asks the driver about it: it once crashed on the answer."""
     run("cuda_c_is_compiled_and_run.py")
 
 
 def test_structures_are_passed_by_value():
-    """To functions that index them, write to them, give them back, and call themselves with them."""
+    """Functions index them, write to them, return them, and call themselves with them."""
     run("structures_are_passed_by_value.py")
 
 
 def test_an_assertion_is_reported_by_the_launch_that_failed():
-    """And what one launch prints is not lost while another, which has failed, is run again."""
+    """The output of one launch is not lost while another, which has failed, runs again."""
     out = run(
         "an_assertion_is_reported_by_the_launch_that_failed.py",
         GPULESS_THREADS="2",
@@ -337,7 +337,7 @@ def test_all_blocks_of_a_grid_wait_for_each_other():
 
 
 def test_worker_threads_have_their_own_memory_and_end():
-    """A launch that cannot have one for each block is refused, and leaves nobody behind that waits."""
+    """A launch without a thread for each block is rejected, and leaves no waiting thread behind."""
     out = run("worker_threads_have_their_own_memory_and_end.py")
     assert out == [
         "CUDA_ERROR_OUT_OF_MEMORY 0",
@@ -352,12 +352,12 @@ def test_worker_threads_have_their_own_memory_and_end():
 
 
 def test_idle_worker_threads_have_no_stacks():
-    """Nor are there more than blocks to run: the operating system has an end of what it keeps books on."""
+    """There are at most as many as blocks to run: the operating system limits mappings of memory."""
     run("idle_worker_threads_have_no_stacks.py")
 
 
 def test_several_threads_launch_at_once():
-    """Also for the first time, while another loads the kernel."""
+    """Also the first launch, while another thread loads the kernel."""
     run("several_threads_launch_at_once.py")
 
 
@@ -366,7 +366,7 @@ def test_each_block_shape_is_compiled_once():
 
 
 def test_a_block_past_the_grid_barrier_waits_no_more():
-    # The first warp of one block takes its time, its others come later; all other blocks have ended.
+    # The first warp of one block is slow, its other warps arrive later; all other blocks have ended.
     run("a_block_past_the_grid_barrier_waits_no_more.py")
 
 
@@ -423,7 +423,7 @@ def test_unwritten_memory_is_poisoned():
 
 
 def test_memory_costs_nothing_until_written():
-    """However much of it is read: 12 GB, where a computer may have 4."""
+    """Even if all of it is read: 12 GB, on a computer that may have 4."""
     run(
         "memory_costs_nothing_until_written.py",
         GPULESS_MEMORY=str(13 << 30),
@@ -431,5 +431,5 @@ def test_memory_costs_nothing_until_written():
 
 
 def test_large_arrays_need_few_memory_mappings():
-    """The operating system has an end of them; all addresses that there are make 18,000."""
+    """The operating system limits mappings; all addresses would need 18,000."""
     run("large_arrays_need_few_memory_mappings.py")

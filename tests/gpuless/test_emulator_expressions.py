@@ -1,4 +1,4 @@
-"""How expressions are written in IR, and what the driver's results are called."""
+"""Expressions in IR, and the names of the driver's results."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Kernels on disk are told apart by all that they follow from: of two programs each has its result."""
+"""Kernels on disk are keyed by all that they depend on: each of two programs has its own result."""
 
 import dis
 import itertools
@@ -23,7 +23,7 @@ from gpuless.frontends.numba_cuda import fingerprints, overloads
 
 pytestmark = pytest.mark.usefixtures("no_kernels")
 
-#: In each program {} is what changes; "kernel" takes an array of one float, which is 10, and the "arguments".
+#: In each program {} is the change; "kernel" takes an array of one float, 10, and the "arguments".
 CASES = {
     "the fields of a named tuple": (
         """
@@ -270,7 +270,7 @@ arguments = ()
 
 @pytest.fixture
 def program(monkeypatch):
-    """Return a function that runs a program as a module, and returns what is in that."""
+    """Return a function that runs a program as a module, and returns the module."""
 
     def run(source):
         module = types.ModuleType("program")
@@ -309,7 +309,7 @@ def test_the_same_program_gets_its_kernel_from_disk(name, program, found):
 
 @pytest.mark.parametrize("package", ["numba", "numba.cuda"])
 def test_an_intrinsic_counts_only_for_its_callers(package, program, found):
-    """For another kernel it need not even have a fingerprint: modules have many, for the CPU."""
+    """For another kernel it needs no fingerprint at all: modules have many intrinsics for the CPU."""
     source = """
     from PACKAGE.extending import intrinsic
     unknown = object()
@@ -340,7 +340,7 @@ def kernel(x): x[0] = {}(x[0])
 
 @pytest.mark.parametrize("called", ["eager", "helper"])
 def test_a_function_keeps_the_globals_of_its_compilation(called, program):
-    """Numba compiles it once: a kernel of this process is no kernel for one where the globals were others."""
+    """Numba compiles it once: a process with other globals must not use a kernel of this process."""
     module = program(filled(FROZEN, (3, called)))
     module.first[1, 1](np.ones(1, np.float32))
     module.FACTOR = 4

@@ -24,7 +24,7 @@ def test_random_programs(shape, monkeypatch):
     monkeypatch.setattr(cache, "write", lambda name, content: None)
     real = machine.compile_object
     for i in range(PROGRAMS):
-        # Most are compiled quickly; some as kernels are, which shows what the optimiser makes of it.
+        # Most are compiled quickly; some like real kernels, to test the optimiser's result.
         monkeypatch.setattr(machine, "compile_object", real if i % 12 == 0 else compile_plainly)
         seed = SHAPES.index(shape) + len(SHAPES) * i
         program, grid = Program(seed), 2
@@ -57,7 +57,7 @@ def test_an_unsigned_index_wraps_around_in_inactive_lanes(wide, shift):
 
 
 NUMBERS = np.arange(100, 164, dtype=np.uint32)
-# From the index %y1, which may be negative, to the address %y5 of the element, as Python counts them.
+# From the index %y1, which may be negative, to the address %y5 of the element, as in Python.
 _WRAPPED = {
     "plain": "shr.s64 %y2, %y1, 63; and.b64 %y3, %y2, 64; add.s64 %y4, %y1, %y3;"
     "shl.b64 %y6, %y4, 2; add.s64 %y5, %a0, %y6;",
@@ -138,7 +138,7 @@ def test_a_narrow_number_is_cut_from_a_wide_register():
 
 
 def test_distances_that_wrap_around_a_register():
-    # All lanes of the product are a multiple of 2 ** 35 apart from lane 0 of each warp, or so it seems.
+    # All lanes of the product seem to be a multiple of 2 ** 35 apart from lane 0 of each warp.
     body = "shl.b32 %x1, %t, 29; shr.u32 %x2, %x1, 29; st.global.u32 [%out], %x2;"
     assert results(body, block=64)[0] == [i & 7 for i in range(64)]
 
@@ -194,7 +194,7 @@ def test_round_down_makes_a_power_of_two():
 
 @pytest.mark.parametrize("step", [1, 2, 3, 40])
 def test_masked_loads_end_with_the_array(step):
-    numbers = np.arange(4096, dtype=np.uint32)  # 16 KB: right after it nothing may be read
+    numbers = np.arange(4096, dtype=np.uint32)  # 16 KB: memory right after it must not be read
     first = 4096 - 20 * step
     body = f"setp.ge.u32 %p1, %t, 20;\n@%p1 bra OFF;\nmul.lo.s32 %x1, %t, {step}; add.s32 %x1, %x1, {first};"
     body += "mul.wide.u32 %y1, %x1, 4; add.s64 %y2, %a0, %y1; ld.global.u32 %x2, [%y2];"
@@ -248,7 +248,7 @@ def test_control_flow_without_a_source_form():
 
 @pytest.mark.parametrize("block", [32, 40, 64])
 def test_a_branch_on_a_load_of_some_lanes(block):
-    # The others have nothing there, and a condition of their own that is false whatever it is.
+    # The others have loaded nothing, and their own condition is always false.
     body = """and.b32 %x1, %i, 3; setp.eq.u32 %p1, %x1, 1; mov.u32 %x4, 7;
     @!%p1 bra MEET;
     ld.global.u32 %x2, [%out];
@@ -264,7 +264,7 @@ def test_a_branch_on_a_load_of_some_lanes(block):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_arbitrary_control_flow(seed):
-    """Blocks that branch anywhere, by what a lane holds, a number of times."""
+    """Blocks that branch anywhere, by a lane's value, several times."""
     rng, count = random.Random(seed), 9
     blocks = [
         (rng.randrange(99), rng.choice([1, 2, 3]), rng.randrange(count), rng.randrange(count))

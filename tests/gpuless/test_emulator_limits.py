@@ -1,4 +1,4 @@
-"""What a GPU, its compiler and its driver refuse: sizes, and flags of what programs create."""
+"""Limits of a GPU, its compiler and its driver: sizes, and flags of what programs create."""
 
 import json
 
@@ -12,7 +12,7 @@ HEAD = ".version {version}\n.target sm_80\n.address_size 64\n"
 
 
 def refused(body="", parameters="", before="", version="8.1"):
-    """Return what the assembler says of a kernel `f`."""
+    """Return the errors of the assembler for a kernel `f`."""
     text = HEAD.format(version=version) + f"{before}\n.visible .entry f({parameters}) {{ {body} ret; }}"
     return list(assembler.refusals(ptx.parse(text)))
 
@@ -33,7 +33,7 @@ def refused(body="", parameters="", before="", version="8.1"):
     ids=["constants", "two constants", "shared", "parameters", "parameters before 8.1"],
 )
 def test_the_assembler_counts_bytes(most, what, write):
-    """The limits, and the words, are those of ptxas 13.2."""
+    """The limits and the messages are those of ptxas 13.2."""
     assert refused(**write(most)) == []
     (reason,) = refused(**write(most + 1))
     assert reason.endswith(f" uses too much {what} ({most + 1} bytes, {most} max)")
@@ -89,7 +89,7 @@ def test_code_that_cannot_be_assembled_is_not_loaded_or_launched():
 
 
 def test_limits_of_blocks_and_grids():
-    """And none beyond; a kernel may want blocks of one size only."""
+    """Nothing beyond them; a kernel may require one block size."""
     run("limits_of_blocks_and_grids.py")
 
 
@@ -119,7 +119,7 @@ def test_an_event_without_timing_measures_none():
     assert out == ["True", "True", "True", "0.0"]
 
 
-# What is called, with which flags it works, with which it is invalid, and with which not supported.
+# The call, the flags that work, those that are invalid, and those that are not supported.
 FLAGS = {
     "cu.cuInit({})": ([0], [1], []),
     "cu.cuDevicePrimaryCtxSetFlags(0, {})": ([0, 1, 2, 4, 8, 0xF8], [3, 7, 256], []),
@@ -163,7 +163,7 @@ FLAGS = {
 
 
 def test_unknown_flags_are_rejected():
-    """Whatever the driver creates: flags that are known work or are not supported, and others are invalid."""
+    """For all objects of the driver: known flags work or are not supported, others are invalid."""
     run(
         "unknown_flags_are_rejected.py",
         FLAGS=json.dumps(FLAGS),

@@ -1,4 +1,4 @@
-"""Graphs that are built node by node, by the driver's functions and as `cuda.core` does it."""
+"""Graphs built node by node, with the driver's functions and with `cuda.core`."""
 
 import pytest
 from test_emulator_driver import pytestmark, run  # noqa: F401 (the mark holds here too)
@@ -13,7 +13,7 @@ def test_a_node_can_be_changed_in_an_existing_graph():
 
 
 def test_parameters_of_a_node_can_be_queried():
-    """Of nodes that were captured as well; the arguments of a kernel are the node's own."""
+    """Captured nodes too; a kernel node owns its arguments."""
     run("parameters_of_a_node_can_be_queried.py")
 
 

@@ -1,4 +1,4 @@
-"""What Numba has compiled, on disk: found again, and never taken for what is something else."""
+"""Compiled code of Numba on disk: found again, and never confused with other code."""
 
 import io
 import textwrap
@@ -61,7 +61,7 @@ kernel = make(1)
 def overloaded(x):
     x[0] = replaced(x[0])
 """
-#: What is changed in it, and what kernel and overloaded make of 10 then.
+#: The change, and the results of kernel and overloaded for 10.
 CHANGES = {
     "nothing": ("", "", 72, 16),
     "a constant": ("float32(25)", "float32(36)", 73, 16),
@@ -76,14 +76,14 @@ CHANGES = {
 
 
 def program(source, path="ipykernel_1/5.py"):
-    """Run a program; return what it has."""
+    """Run a program; return its names."""
     names = {"__name__": "program"}
     exec(compile(textwrap.dedent(source), path, "exec"), names)
     return names
 
 
 def result(kernel, dtype=np.float32):
-    """Return what a kernel makes of 10."""
+    """Return a kernel's result for 10."""
     x = np.array([10], dtype)
     kernel[1, 1](x)
     return x[0]
@@ -98,7 +98,7 @@ def test_compiled_kernels_are_found_again(found):
 
 def test_changed_code_is_compiled_again(found):
     for old, new, first, second in CHANGES.values():
-        # An overload stays where it was given: each time the function that it is for is another.
+        # Overloads stay registered: each program has its own function to overload.
         names = program(SOURCE.replace(old, new) if old else SOURCE)
         assert (result(names["kernel"]), result(names["overloaded"])) == (first, second), new
     assert found[:2] == [False, False]
@@ -219,7 +219,7 @@ def test_a_kernel_from_disk_is_like_any_other():
 
 
 def test_allocations_of_a_kernel_from_disk_are_counted(monkeypatch, found):
-    """Numba connects its counters with the kernels that it has compiled itself."""
+    """Numba connects its counters only with kernels that it has compiled itself."""
     from numba.cuda import config
     from numba.cuda.memory_management import rtsys
 
@@ -272,6 +272,6 @@ def test_lines_are_kept_with_the_places_of_the_source():
 def test_kernels_are_cached_when_numba_also_compiles_for_the_cpu():
     from numba import njit
 
-    assert njit(lambda x: x.sum() + 1)(np.ones(3)) == 4  # with all that Numba knows of random numbers
+    assert njit(lambda x: x.sum() + 1)(np.ones(3)) == 4  # with all of Numba's random numbers
     result(program(SOURCE)["kernel"])
     assert overloads.Overloads(program(SOURCE)["kernel"])._made_of((cuda.types.float32[::1],))

@@ -1,4 +1,4 @@
-"""Indices that count from the end of an array if they are negative, as a choice by their sign."""
+"""Negative indices that count from the end of an array, as a choice by their sign."""
 
 import numpy as np
 import pytest
@@ -39,13 +39,13 @@ CHOICES = {
     "twice": "setp.lt.s32 %p1, %r5, 0; selp.b64 %rd13, %rd5, 0, %p1; selp.b64 %rd14, %rd13, 0, %p1;"
     "add.s64 %rd7, %rd14, 0;",
     "later": "setp.lt.s32 %p1, %r5, 0; mov.u32 %r5, 7; selp.b64 %rd7, %rd5, 0, %p1;",
-    # Not to be taken for it: another predicate by the time, the opposite.
+    # Not such a choice: a predicate changed meanwhile, the opposite.
     "set again": "setp.lt.s32 %p1, %r4, 0; setp.lt.s32 %p1, %r5, 0; selp.b64 %rd7, %rd5, 0, %p1;",
     "otherwise": "setp.lt.s32 %p1, %r5, 0; not.pred %p2, %p1; selp.b64 %rd7, 0, %rd5, %p2;",
     "guarded": "setp.lt.s32 %p1, %r5, 0; mov.u64 %rd7, 0; setp.eq.s32 %p2, %r5, %r5;"
     "@%p2 selp.b64 %rd7, %rd5, 0, %p1;",
 }
-#: (start, step): no lane below zero, all, some, and some of which the first lane is not one.
+#: (start, step): no lane below zero, all, some, and some without the first lane.
 RANGES = [(0, 1), (-64, 1), (-20, 1), (30, -1), (-5, 0), (63, -2)]
 
 

@@ -1,4 +1,4 @@
-"""The driver's library gets into the process wherever temporary files lie."""
+"""The driver's library gets into the process wherever temporary files are."""
 
 import ctypes
 import os
@@ -17,14 +17,14 @@ FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int)
 
 
 def called(number):
-    """Load a library whose function returns a number; return what that returns, and the library."""
+    """Load a library whose function returns a number; return that number and the library."""
     library = stub.Library({"f": FUNCTION(lambda: number)})
     return FUNCTION(library._jumps)(), library
 
 
 @pytest.fixture
 def no_programs(monkeypatch):
-    """Let nothing be loaded from the folder for temporary files, as where it is mounted noexec."""
+    """Forbid loading from the folder for temporary files, as if it were mounted noexec."""
     load = ctypes.CDLL
 
     def refuse(path, *options):
@@ -37,7 +37,7 @@ def no_programs(monkeypatch):
 
 @pytest.fixture
 def no_memory_files(monkeypatch):
-    """Let there be no files in memory, as where the kernel's settings forbid them."""
+    """Forbid files in memory, as some kernel settings do."""
 
     def refuse(*arguments):
         raise PermissionError("memfd_create")

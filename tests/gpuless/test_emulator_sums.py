@@ -1,4 +1,4 @@
-"""Loads and stores at addresses of which a loop changes one number, and of lanes that are anywhere."""
+"""Loads and stores at addresses with one number that a loop changes, and of lanes at any place."""
 
 import random
 
@@ -11,7 +11,7 @@ from gpuless.emulator.run import cache, faults
 from gpuless.emulator.translate import processor
 from gpuless.emulator.translate.module import ModuleTranslator
 
-# Each lane whose bit of `lanes` is set adds up what lies at its place, and `step` bytes further on in each of
+# Each lane whose bit of `lanes` is set adds up the numbers at its place, `step` bytes further on in each of
 # the rounds; then it stores the sum at its other place.
 KERNEL = """
 .visible .entry f(.param .u64 data, .param .u64 places, .param .u64 out, .param .u64 step, .param .u64 rounds,
@@ -67,16 +67,16 @@ SIZE = 2000
 
 @pytest.fixture(params=["512 bits", "less"])
 def features(request, monkeypatch):
-    """Let the processor have vectors of 512 bits, if it does, or not."""
+    """Use vectors of 512 bits, if the processor has them, or not."""
     if request.param == "less":
         monkeypatch.setattr(processor, "embeds_rounding", lambda: False)
-        key = cache.key  # on disk such machine code is apart
+        key = cache.key  # on disk such machine code is separate
         monkeypatch.setattr(cache, "key", lambda *parts: key(*parts, "less"))
     return request.param
 
 
 def summed(address, store, bits, places, lanes=(1 << 32) - 1, step=7, rounds=5):
-    """Return what the kernel stores, and what it should."""
+    """Return the stored and the expected sums."""
     dtype, size = np.dtype(f"u{bits // 8}"), bits // 8
     data = np.random.default_rng(1).integers(0, 99, SIZE).astype(dtype)
     parts = {"shift": size.bit_length() - 1, "size": size, "bits": bits, "width": max(bits, 16)}
@@ -138,7 +138,7 @@ def test_a_wild_address_of_one_lane_is_found(address, features):
 
 
 def test_nothing_is_read_beyond_the_last_element(features):
-    """A window is not read beyond the last number that a lane asks for: after it there is no memory."""
+    """A window is not read beyond the last requested number: there is no memory after it."""
     data = np.arange(1024, dtype=np.uint32)  # a page
     places = [1023 - 31 * 7 // 4 + i * 7 // 4 for i in range(32)]
     text = KERNEL.format(

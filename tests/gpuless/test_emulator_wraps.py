@@ -28,7 +28,7 @@ def image(rng):
 
 
 def launch(kernel, block, x):
-    """Return what a kernel makes of an image on the device."""
+    """Return the result of a kernel for an image on the device."""
     out = cuda.to_device(np.zeros(x.shape, np.float32))
     grid = tuple(-(-size // threads) for size, threads in zip(x.shape[::-1], block, strict=True))
     kernel[grid, block](x, out)
@@ -64,7 +64,7 @@ def test_a_row_has_nothing_left_of_it(block, view, image):
 
 @pytest.fixture
 def every_worker_has_memory():
-    """Let all that ever may be a worker's be usable."""
+    """Make all memory that a worker may ever have usable."""
     arena, held = device().arena, []
     with contextlib.suppress(OutOfMemory):
         while True:
@@ -167,7 +167,7 @@ WIDENED = {
 
 @pytest.mark.parametrize("body", WIDENED.values(), ids=WIDENED)
 def test_every_conversion_to_a_wider_index(body):
-    # Were they not to wrap around, all lanes would meet numbers of the array.
+    # Without wrapping around, all lanes would read numbers of the array.
     x = np.arange(64, dtype=np.uint32)
     with pytest.raises(Fault, match="illegal memory access") as caught:
         run(READ.replace("BODY", body), [x, np.zeros_like(x)], block=(64, 1, 1))

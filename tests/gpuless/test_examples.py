@@ -1,4 +1,4 @@
-"""The programs in examples/, which know nothing of gpuless, against NumPy."""
+"""The programs in examples/, which do not use gpuless, against NumPy."""
 
 import importlib.util
 import math
@@ -32,7 +32,7 @@ def printed(module, capsys, monkeypatch, *arguments):
 
 
 def test_examples_do_not_import_gpuless():
-    # These are programs as anybody may have them; the others show how a kernel is tested.
+    # These are ordinary programs; the others show how to test a kernel.
     programs = [program for program in sorted(EXAMPLES.glob("*.py")) if not program.stem.startswith("test_")]
     assert [program.stem for program in programs] == ["life", "monte_carlo", "nbody"]
     for program in programs:
@@ -40,7 +40,7 @@ def test_examples_do_not_import_gpuless():
 
 
 def compile_beforehand(module):
-    """Have the machine code of kernels on disk, so that the process of their tests starts no compiler."""
+    """Cache the machine code of kernels on disk, so that their tests' process starts no compiler."""
     x = cuda.to_device(np.zeros((32, 32), np.float32))
     for kernel, gpus in (
         (module.transpose_naive, ["T4"]),

@@ -1,4 +1,4 @@
-"""Arrays in the memory of a real GPU, for kernels that the host steps; the emulated one plays its part."""
+"""Arrays in a real GPU's memory, for kernels run by the host in Python; the emulated GPU plays its part."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a frontend tells the emulator of a kernel, beyond its PTX."""
+"""Information about a kernel that a frontend gives the emulator beside its PTX."""
 
 import gc
 
@@ -21,7 +21,7 @@ TEXT = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry f(.param 
 
 
 class Known:
-    """A `Source` as a frontend makes it."""
+    """A `Source` like a frontend's."""
 
     def __init__(self, text=TEXT):
         self.text = text
@@ -44,7 +44,7 @@ class Unknown(Known):
 
 
 def launched(kernel, *arguments):
-    """Launch a kernel; return the module that it became."""
+    """Launch a kernel; return its module."""
     with emulator.count_launches() as tallies:
         kernel[1, 1](*arguments)
     return tallies[0].launched.kernel.source
@@ -128,7 +128,7 @@ def test_nvvm_makes_ptx_only_for_linked_kernels_or_on_request(compilations):
     x = np.full(1, 8, np.float32)
     linked_alone[1, 1](x)
     assert (x[0], compilations) == (4, [False])
-    (text,) = linked_alone.inspect_asm().values()  # what is asked for is made
+    (text,) = linked_alone.inspect_asm().values()  # PTX is made on request
     assert ".visible .entry" in text
     assert compilations == [False, True]
 

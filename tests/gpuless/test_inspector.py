@@ -12,7 +12,7 @@ import types as python_types
 from pathlib import Path
 from typing import NamedTuple
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -290,7 +290,7 @@ def reshape_kernel(x, out):
 
 
 def noted(types):
-    """Note a signature on a kernel's function, as a program's own decorator might."""
+    """Attach a signature to a kernel's function, as a program's own decorator might."""
 
     def note(function):
         function.signature = types
@@ -343,7 +343,7 @@ PLANTED = {
 
 
 def compiled(ask):
-    """Return what `ask` returns; skip the test where there is no compiler to ask."""
+    """Return the result of `ask`; skip the test if there is no compiler."""
     try:
         return ask()
     except InspectionError as error:
@@ -354,7 +354,7 @@ def compiled(ask):
 
 @pytest.fixture(scope="module")
 def in_both_languages():
-    """Let one process compile each planted kernel for both languages, which differ in the last step only."""
+    """Compile each planted kernel in one process for both languages, which differ only in the last step."""
     jobs = [
         compiler.Job(*kernel, (8, 6), listing=language)
         for kernel in PLANTED.items()
@@ -520,7 +520,7 @@ def test_a_range_with_a_variable_step_is_named_instead_of_its_division(reports):
     (found,) = advice(reports[grid_stride_kernel], "division")
     assert found.line == line_of(grid_stride_kernel, "range")
     assert found.text.startswith("counting the rounds of a loop by a variable, 64-bit step, here, calls")
-    # What is advised helps.
+    # The advice helps.
     assert advice(reports[narrow_stride_kernel], "division") == []
 
 
@@ -727,7 +727,7 @@ def notebook_kernel(x, out):
 
 
 def notebook(source, name="__main__"):
-    """Run source as a notebook cell does: no module, no file, its text known to linecache alone."""
+    """Run source like a notebook cell: no module, no file, its text only in linecache."""
     file = f"<cell {abs(hash(source))}>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
     names = {"__name__": name}
@@ -810,7 +810,7 @@ SCRIPT = Path(__file__).with_name("programs").joinpath("two_kernels.py").read_te
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Return a folder for modules, which are forgotten after the test."""
+    """Return a folder for modules, which are unloaded after the test."""
     monkeypatch.setattr(sys, "path", sys.path.copy())
     before = sys.modules.copy()
     yield tmp_path
@@ -966,7 +966,7 @@ def test_other_arguments_than_kernels():
 
 @cuda.jit(device=True, inline="always")
 def tile_of(size):
-    return cuda.shared.array(size, float32)  # a size that is known only where it is inlined
+    return cuda.shared.array(size, float32)  # a size known only after inlining
 
 
 def with_tile(size):
@@ -996,7 +996,7 @@ def test_variables_are_described_for_debuggers_alone():
         kernel = cuda.jit("void(float32[::1])", **options)(scaled)
         return "".join(kernel.inspect_llvm().values())
 
-    # NVVM made names for some that it then refused: "Symbol name with unsupported characters".
+    # NVVM made names for some that it then rejected: "Symbol name with unsupported characters".
     assert "DILocalVariable" not in description(lineinfo=True)
     assert "DISubprogram" in description(lineinfo=True)
     assert "DILocalVariable" in description(debug=True, opt=False)
@@ -1167,7 +1167,7 @@ $L__BB0_1:
 
 
 def test_the_syntax_around_an_instruction_comes_from_the_files_current_tree():
-    """Trees are kept for some files only; what is kept of an instruction must not be of an older tree."""
+    """Only some files' trees are kept; the cached syntax of an instruction must not be from an older tree."""
     code = inspect_kernel.__code__
     assert branches.path(code, 2)
     for number in range(40):  # more than are kept

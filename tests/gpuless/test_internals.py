@@ -47,7 +47,7 @@ sys.exit(0)
 
 
 def stages(text):
-    """Return what is shown by the name of each stage, and the line above them as ""."""
+    """Return the output by the name of each stage, and the line above them as ""."""
     head, *parts = re.split(r"^\d\. (.*)\n", text, flags=re.M)
     return {"": head.strip()} | {
         name: shown.rstrip() for name, shown in zip(parts[::2], parts[1::2], strict=True)
@@ -110,7 +110,7 @@ def test_the_first_launch_or_that_of_the_named_kernel_is_shown(tmp_path):
     status, printed, complaints = command("two.py", cwd=tmp_path)
     assert status == 0
     assert stages(printed)[""] == "first_kernel[1, 1]"
-    assert complaints == "given []\n"  # what the program prints is not mixed in
+    assert complaints == "given []\n"  # the program's output is not mixed in
     status, printed, complaints = command(
         "--kernel", "second_kernel", "two.py", "--", "a", "-b", cwd=tmp_path
     )

@@ -1,9 +1,9 @@
-"""What `record_lines` notes: the lines of one block's threads, with their variables and their accesses."""
+"""The record of `record_lines`: the lines of one block's threads, with variables and accesses."""
 
 import functools
 import sys
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split

@@ -1,4 +1,4 @@
-"""gpuless where NumPy is installed and nothing else: no Numba, no compiler, nothing that draws."""
+"""gpuless with NumPy alone: no Numba, no compiler, no plotting."""
 
 import re
 import sys
@@ -16,7 +16,7 @@ ABSENT = (
 #: Seconds, not minutes.
 QUICK = ("test_lines.py", "test_simulate.py", "test_simulator_constructs.py", "test_words.py")
 MUST_PASS = {"quick": 370, "all": 1400}
-#: Why a test is left out: it compares with a compiler or with Numba, or draws.
+#: Why a test is skipped: it compares with a compiler or with Numba, or draws.
 MAY_LACK = {
     "needs numba, which is not installed",
     "needs matplotlib, which is not installed",
@@ -59,7 +59,7 @@ def alone(tmp_path_factory):
 
 
 def printed(alone, *lines, **options):
-    """Return what lines print there."""
+    """Return the output of lines there."""
     done = alone("-W", "ignore", "-c", "\n".join(lines), **options)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -80,7 +80,7 @@ def test_no_other_packages_are_installed(alone):
 
 
 def verdicts(alone, files):
-    """Run files of tests; return how many pass, and for which reasons others are left out."""
+    """Run files of tests; return how many pass, and the reasons why others are skipped."""
     done = alone(HERE / "numpy_alone.py", "-q", "-rs", *files, cwd=HERE.parents[1])
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     (passed,) = re.findall(r"^(\d+) passed", done.stdout, re.M)

@@ -1,4 +1,4 @@
-"""Programs and test suites that know nothing of gpuless: `python -m gpuless`, `pytest -p gpuless`."""
+"""Unchanged programs and test suites: `python -m gpuless`, `pytest -p gpuless`."""
 
 import importlib.util
 import os
@@ -20,9 +20,9 @@ PROGRAMS = Path(__file__).with_name("programs")
 
 
 def call(*arguments, cwd=None, given=None, **environment):
-    """Run Python where there is no GPU; return its exit status and what it printed on both streams.
+    """Run Python without a GPU; return its exit status and the output on both streams.
 
-    What is `given` it finds in its standard input.
+    `given` is its standard input.
     """
     done = subprocess.run(
         [sys.executable, *arguments],
@@ -37,7 +37,7 @@ def call(*arguments, cwd=None, given=None, **environment):
 
 
 def call_warm(*arguments, cwd=None, **environment):
-    """Do as `call` does with a program, in a process that has imported Numba: for what comes after that."""
+    """Like `call` with a program, in a process that has already imported Numba."""
     if not sys.platform.startswith("linux"):
         return call(*arguments, cwd=cwd, **environment)
     environment = _without_a_gpu() | environment
@@ -93,7 +93,7 @@ def test_a_script_runs_as_python_runs_it(tmp_path, what):
 def test_code_and_modules_run_as_python_runs_them(tmp_path, arguments):
     (tmp_path / "wrong.py").write_text("def f():\nreturn")
     ours, pythons = (call(*first, *arguments, cwd=tmp_path, GPULESS="hardware") for first in (GPULESS, PLAIN))
-    if "no_such.module" in arguments:  # Python tells what it tried
+    if "no_such.module" in arguments:  # Python names what it tried
         assert "No module named 'no_such'" in pythons[2]
         assert "No module named no_such.module" in ours[2]
         ours, pythons = ours[:2], pythons[:2]
@@ -236,7 +236,7 @@ def test_a_tested_package_changes_nothing(tmp_path):
 
 
 def test_a_suite_can_be_given_the_simulator(suite):
-    # The simulator tells that the index is out of bounds.
+    # The simulator reports that the index is out of bounds.
     printed = call(*PYTEST, "--gpuless", "simulator", cwd=suite)[1]
     assert "kernels run in the simulator: the environment variable GPULESS is simulator" in printed
     assert "2 failed, 2 passed" in printed

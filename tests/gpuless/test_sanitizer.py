@@ -5,7 +5,7 @@ import math
 import re
 import time
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -67,7 +67,7 @@ def test_the_arguments_hold_the_result_afterwards(case):
 def test_correct_kernels_have_no_notes_except_these():
     noted = {case.name: examine(case).notes for case in CASES}
     noted = {name: notes for name, notes in noted.items() if notes}
-    # Sums of floats round differently in another order, and atomics hand out places in any order.
+    # Sums of floats round differently in another order, and atomics assign places in any order.
     assert noted.keys() - {"warp_reduction"} == {"float_sum", "compaction", "same_flag"}
     assert noted["compaction"][0].startswith("8 of the 21 elements of kept are written, the others keep")
     assert noted["compaction"][1] == "kept differs when blocks and threads run reversed"
@@ -81,7 +81,7 @@ def test_correct_kernels_have_no_notes_except_these():
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_planted_bugs_are_found_and_named(bug):
     report = sanitize(bug.kernel)[bug.grid, bug.block, 0, bug.dynamic](*bug.device_arguments())
-    # Nothing else is made of it: what follows from it stands under it.
+    # It is the only finding: its consequences are listed under it.
     assert report.kinds == bug.kinds, str(report)
     named = [finding for finding in report.findings if finding.kind in bug.kinds]
     if bug.array:
@@ -183,7 +183,7 @@ def test_an_access_out_of_bounds_names_index_and_shape():
     assert finding.message == "thread 5 of block 2 writes y[21], and y has 21 elements"
     assert (finding.index, finding.block, finding.thread) == ((21,), (2, 0, 0), (5, 0, 0))
     assert finding.count == 3
-    # What else the launch did is done.
+    # The rest of the launch is done.
     assert report.orders == ("forwards",)
 
 
@@ -293,7 +293,7 @@ def test_a_slice_out_of_bounds_is_reported_and_the_launch_continues(kernel, acce
     assert (finding.index, finding.shape, finding.count) == (index, (4, 5), 1)
     race = next(finding for finding in report.findings if finding.array == "o")
     assert (race.kind, race.index) == ("write-write race", (0,))
-    # What is done to the part beyond is no access to the array, and gives garbage.
+    # An access to the part beyond is no access to the array, and gives garbage.
     assert (report.trace.thread[report.trace.array == 0] == 4).sum() == 0
     with pytest.raises(IndexError, match=r"index [45] is out of bounds for axis [01] with size [45]"):
         record(kernel)[1, 5](*on_device([np.ones((4, 5)), np.zeros(5)]))
@@ -915,7 +915,7 @@ def test_a_race_explained_by_divergence_is_listed_under_it():
     finding = finding_of(barrier_that_half_the_block_misses, x, cuda.device_array(16, np.float32), block=16)
     assert finding.kind == "divergent barrier"
     assert [consequence.kind for consequence in finding.consequences] == ["missing barrier"]
-    # One of an earlier interval is a mistake of its own.
+    # One of an earlier interval is a separate mistake.
     report = sanitize(race_and_then_divergence)[1, 16](x, cuda.device_array(16, np.float32))
     assert [finding.kind for finding in report.findings] == ["divergent barrier", "missing barrier"]
 
@@ -955,7 +955,7 @@ def test_elements_that_keep_their_values_are_noted():
         "meant, or does the grid not cover it all?",
     )
     assert "4 of the 8 elements of x" in sanitize(first_half_doubled)[1, 4](np.ones(8)).notes[0]
-    # All of it, or nothing but what atomics choose to touch: nothing to say.
+    # All elements, or only those that atomics choose: no finding.
     assert sanitize(half_written)[1, 8](x, np.zeros(5, np.float32)).notes == ()
     assert sanitize(counted)[1, 4](np.ones(4, np.int32), np.zeros(9, np.int32)).notes == ()
 
@@ -1067,7 +1067,7 @@ def test_the_report_reads_well():
 
 
 def unwrapped(text):
-    """Return a report as one line, wherever it was broken."""
+    """Return a report as one line."""
     return " ".join(text.split())
 
 
@@ -1194,7 +1194,7 @@ def test_the_columns_of_a_trace():
 
 
 def lanes(trace, name):
-    """Return the elements each warp instruction touches in an array, as the module of traces says."""
+    """Return the elements each warp instruction touches in an array, as the module of traces defines."""
     array = [info.name for info in trace.arrays].index(name)
     key = combine(trace.block, trace.thread // 32, trace.interval, trace.site, trace.occurrence)
     rows = trace.array == array
@@ -1424,7 +1424,7 @@ def test_kernels_for_a_real_gpu_are_sanitized_as_python_functions(every):
         "print(type(kernels.scale).__name__)",
         GPULESS="hardware",
     )
-    # Only what is known from `device_array` cannot be known there.
+    # Only facts from `device_array` are missing there.
     assert printed.splitlines() == ["bins_not_zeroed", "CUDADispatcher"]
 
 
@@ -1432,7 +1432,7 @@ def test_kernels_for_a_real_gpu_are_sanitized_as_python_functions(every):
 
 
 def best_of(count, *runs):
-    """Return the shortest processor time of each, taken in turn: other processes may be running as well."""
+    """Return the shortest processor time of each, in turns: other processes may be running."""
     times = [[] for _ in runs]
     for _ in range(count):
         for run, mine in zip(runs, times, strict=True):

@@ -1,4 +1,4 @@
-"""What is here - driver, GPUs, toolkit - and what is selected for it; the driver is a pretended one."""
+"""The machine - driver, GPUs, toolkit - and the selection for it; the driver is a fake."""
 
 import ctypes
 import functools
@@ -62,7 +62,7 @@ class FakeNvml:
 
 @pytest.fixture
 def libraries(monkeypatch):
-    """Let the test choose what libcuda and libnvidia-ml are, and forget what was asked before."""
+    """Let the test choose libcuda and libnvidia-ml, and clear earlier answers."""
 
     def choose(cuda, nvml=None):
         monkeypatch.setattr(nvidia.sys, "platform", "linux")
@@ -72,7 +72,7 @@ def libraries(monkeypatch):
             lambda names: nvml if any("nvidia-ml" in name for name in names) else cuda,
         )
         monkeypatch.setattr(nvidia, "_played", [])
-        # What this process has been told stays with it.
+        # The settings of this process stay with it.
         monkeypatch.setattr(nvidia, "driver", functools.cache(nvidia.driver.__wrapped__))
 
     return choose
@@ -95,7 +95,7 @@ print(type(fill).__name__, x.sum())"""
 
 @pytest.mark.parametrize(("gpu", "kernel"), [("emulator", "CUDADispatcher"), ("simulator", "Kernel")])
 def test_selecting_imports_neither_cuda_nor_matplotlib(gpu, kernel):
-    """And a wish is granted, whatever Numba's own variable says."""
+    """A request is honoured, whatever Numba's own variable says."""
     if gpu == "emulator" and emulator.problem():
         pytest.skip(emulator.problem())
     printed = python(
@@ -113,7 +113,7 @@ def test_selecting_imports_neither_cuda_nor_matplotlib(gpu, kernel):
 @emulated
 def test_without_a_gpu_there_is_an_emulated_one():
     lines = ("import gpuless", "print(*gpuless.select(), sep='|')", KERNEL)
-    printed = python(*lines, NUMBA_ENABLE_CUDASIM="0")  # which is no wish
+    printed = python(*lines, NUMBA_ENABLE_CUDASIM="0")  # which is no request
     first, kernel = printed.splitlines()
     assert (
         first == "emulator|" + python("from gpuless import nvidia", "print(nvidia.driver().problem)").strip()
@@ -215,7 +215,7 @@ def test_no_gpu_selects_the_emulator_else_the_simulator(libraries, monkeypatch, 
         assert select() == ("simulator", f"{problem}, and no GPU can be emulated: no compiler")
         assert os.environ["NUMBA_ENABLE_CUDASIM"] == "1"
         assert numba.config.ENABLE_CUDASIM == 1
-        # A process that this one starts is told the same.
+        # A child process gets the same setting.
     else:
         assert select() == ("emulator", problem)
         assert not os.environ["NUMBA_ENABLE_CUDASIM"]
@@ -224,7 +224,7 @@ def test_no_gpu_selects_the_emulator_else_the_simulator(libraries, monkeypatch, 
 
 
 def test_a_request_is_honoured():
-    """The environment says what shall run the kernels, whatever there is."""
+    """The environment variable decides what runs the kernels, whatever is installed."""
     line = "import gpuless; print(*gpuless.select())"
     assert python(line, GPULESS="simulator") == "simulator the environment variable GPULESS is simulator\n"
     assert python(line, GPULESS="hardware") == "hardware the environment variable GPULESS is hardware\n"
@@ -281,7 +281,7 @@ def test_too_little_address_space_prevents_the_emulated_gpu():
 
 @pytest.mark.skipif(bool(emulator.problem()), reason=emulator.problem())
 def test_just_enough_address_space_is_enough():
-    """And stays so once the memory is there."""
+    """This stays so once there is enough memory."""
     enough = str((2 << 40) + (60 << 30))
     line = LIMITED.replace("4096000000", enough)
     more = "import numpy as np; from numba import cuda; cuda.to_device(np.ones(3))"
@@ -290,7 +290,7 @@ def test_just_enough_address_space_is_enough():
 
 @pytest.mark.needs("numba_cuda")
 def test_kernels_of_a_gpu_are_looked_for_on_disk():
-    """Selecting twice, before the import and after it, changes nothing more."""
+    """Selecting again, before and after the import, changes nothing."""
     printed = python(
         "import gpuless; gpuless.select()",
         "from numba import cuda; gpuless.select()",
@@ -303,7 +303,7 @@ def test_kernels_of_a_gpu_are_looked_for_on_disk():
 
 @pytest.mark.parametrize("hidden", ["", "-1", " -1,0"])
 def test_if_all_gpus_are_hidden_the_driver_is_not_loaded(monkeypatch, hidden):
-    """Loaded, it would stay in the place of the emulated GPU's."""
+    """Once loaded, it would stay instead of the emulated GPU's."""
     monkeypatch.setattr(nvidia, "_played", [])
     monkeypatch.setattr(nvidia, "_open_library", lambda names: pytest.fail(f"{names} was loaded"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
@@ -412,7 +412,7 @@ def test_toolkits_are_found_in_loading_order(toolkits, monkeypatch):
 
 
 def test_tools_are_imported_on_first_use():
-    """A program that selects what runs its kernels, or sets limits, needs none of them."""
+    """A program that only selects a device or sets limits needs none of them."""
     printed = python(
         "import sys, gpuless\n"
         "gpuless.select(), gpuless.check_launch(1, 32)\n"

@@ -1,4 +1,4 @@
-"""One launch stepped in Python, whatever kernels run on otherwise."""
+"""One launch run in Python, whatever is selected otherwise."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,6 @@
 """Numbers in a simulated kernel have the types and the values that Numba's compiler gives them.
 
-What Numba computes is asked of `njit`: it types operators for a CPU as for a GPU, which a test here checks.
+`njit` gives Numba's results: it types operators for a CPU as for a GPU, which a test here checks.
 """
 
 import cmath
@@ -8,7 +8,7 @@ import math
 from cmath import exp as exponential
 from types import ModuleType
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -102,7 +102,7 @@ def extremes(dtype):
         return np.array([0.1, 7, 1.5e-3, 2.5e7, 3], dtype)
     limits = np.iinfo(dtype)
     top, bottom = min(limits.max, 2**31 - 1), max(limits.min, -(2**31)) or 1
-    # 2**40 squared goes beyond 64 bits, where only what is unsigned may be compared.
+    # 2**40 squared exceeds 64 bits, where only unsigned numbers can be compared.
     return np.array(
         [1, 200 % limits.max, top, bottom, min(limits.max, 2**40) if limits.min == 0 else 3], dtype
     )
@@ -162,7 +162,7 @@ def casts(v):
         np.array([0, 1, 129, 2**15, 2**31, 2**32 + 5, -1, -129, -(2**31) - 1, -(2**63)]),
         np.array([0, 1, 2**14 - 1, 2**14, 2**31, 2**63, 2**64 - 1], np.uint64),
         np.array([0, 200, 255], np.uint8),
-        np.array([0, 100.7, 127]),  # whatever fits: beyond its range a float has no integer
+        np.array([0, 100.7, 127]),  # any integer: a float out of range has none
     ],
     ids=lambda values: values.dtype.name,
 )
@@ -181,7 +181,7 @@ def test_casts_wrap_as_compiled(values):
     assert all([isinstance(each, Unsigned) for each in row[:8]] == 4 * [False] + 4 * [True] for row in out)
 
 
-# What the compiled kernel computes: test_arithmetic.py compares all operators with it, where there is one.
+# The compiled kernel's results: test_arithmetic.py compares all operators with it, if available.
 
 
 @cuda.jit
@@ -795,7 +795,7 @@ def test_types_are_found_under_all_their_names():
     before = vars(np).copy()
     out = run(kernel, np.zeros(5), np.array([200]))
     assert out.tolist() == [400, 400, 400, 400, 2**31 - 1 - 56 + 200.1 + 2]
-    # The modules that a kernel looks into remain what they were.
+    # The modules that a kernel uses stay unchanged.
     assert vars(np) == before
 
 
@@ -1006,7 +1006,7 @@ def make_recursive():
         return 1 if n < 2 else n * factorial(n - 1)
 
     itself = factorial
-    factorial = jit(device=True)(lambda n: 0)  # which is another one than that called in it
+    factorial = jit(device=True)(lambda n: 0)  # which is not the one called in it
 
     @jit
     def kernel(out):
@@ -1051,7 +1051,7 @@ def test_globals_undefined_at_decoration_stay_undefined():
 
 @pytest.mark.needs("numba")
 def test_globals_are_constants_as_in_njit(monkeypatch):
-    """Numba compiles a function once for each types of its arguments, with the globals as they are then."""
+    """Numba compiles a function once for each signature, with the globals at that time."""
     compiled, out = njit(read_constants), np.zeros(1)
     floats, integers = np.ones(1), np.ones(1, np.int64)
 
@@ -1084,6 +1084,6 @@ def test_variables_of_an_outer_function_are_constants():
     offset, table[0] = 10, 20
     Launch(kernel, 1, 1).run([out])
     assert out[0] == 2
-    # A kernel that is defined anew is compiled anew, as a cell of a notebook does it.
+    # A kernel that is defined again is compiled again, as in a notebook cell.
     Launch(make(), 1, 1).run([out])
     assert out[0] == 30

@@ -1,6 +1,6 @@
-"""The simulator refuses what the compiler refuses, and nothing else, construct by construct."""
+"""The simulator rejects what the compiler rejects, and nothing else, construct by construct."""
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -25,7 +25,7 @@ def verdicts():
     try:
         compile_jobs(jobs)
     except InspectionError:
-        pass  # many are refused; what was found is kept
+        pass  # many are rejected; results are kept
     return [_compiles(job) for job in jobs]
 
 

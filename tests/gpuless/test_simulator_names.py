@@ -1,6 +1,6 @@
-"""The simulator's own `numba.cuda`: that it has what a compiler's has, and does the same for a host."""
+"""The simulator's own `numba.cuda`: it has the names of a compiler's, and does the same for a host."""
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -30,7 +30,7 @@ emulated = pytest.mark.skipif(bool(gpuless.selection.emulator.problem()), reason
 
 # --- Names -------------------------------------------------------------------------------------------------
 
-# What a compiler's `cuda` has and the simulator's has not, and why.
+# Names of a compiler's `cuda` that the simulator lacks, and why.
 LACKING = {
     "modules of the compiler, which programs do not import from here": """
         api api_util args cache_hints cext cgutils cloudpickle codegen compiler cpython cuda_paths datamodel
@@ -103,7 +103,7 @@ def test_no_file_of_the_simulator_imports_a_compiler():
 
 # --- What a host does --------------------------------------------------------------------------------------
 
-# Where Numba is more or less strict, or has other words.
+# Here Numba is more or less strict, or has other messages.
 DIFFERENT = {
     'D.reshape(12, order="F").shape',  # there the elements come in another order than NumPy's
     "cuda.event().elapsed_time(cuda.event()) >= 0",

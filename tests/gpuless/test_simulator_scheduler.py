@@ -10,7 +10,7 @@ import weakref
 from pathlib import Path
 from types import ModuleType
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -36,7 +36,7 @@ TABLE = np.arange(4, dtype=np.float32)
 
 
 def launch(kernel, grid, block, *arguments, **options):
-    """Run a kernel in every order; return the first array afterwards, the same each time."""
+    """Run a kernel in every order; return the first array afterwards, which must always be the same."""
     results = []
     for order in ("forwards", "reversed", "shuffled", "in step"):
         given = [value.copy() if isinstance(value, np.ndarray) else value for value in arguments]
@@ -341,7 +341,7 @@ def test_in_out_and_inout():
     with pytest.warns(NumbaPerformanceWarning, match="argument x of scale"):
         simulator_kernels.scale[1, 16](cuda.In(x), cuda.Out(y))
     assert (y[:16] == 0.25).all()
-    # What is copied out only starts as garbage on the device.
+    # An output-only array starts as garbage on the device.
     assert np.isnan(y[16:]).all()
 
 
@@ -1471,7 +1471,7 @@ def test_random_numbers_of_numba():
 
 
 def test_a_kernel_sees_the_context_of_its_launch():
-    """What is printed in a notebook is shown below the cell that a context variable names."""
+    """A context variable decides below which notebook cell output appears."""
     cell, seen = contextvars.ContextVar("cell"), []
 
     def kernel():

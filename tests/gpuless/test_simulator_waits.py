@@ -1,4 +1,4 @@
-"""Where threads wait: whatever name a wait goes by, it is one, and stands where it is written."""
+"""Waits of threads: recognised under any name, and at their place in the source."""
 
 import ast
 import functools
@@ -13,7 +13,7 @@ import types
 import weakref
 from typing import NamedTuple
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -36,14 +36,14 @@ BACKWARDS = list(range(N))[::-1]
 
 
 def run(kernel, *more, order="forwards"):
-    """Return what a kernel of one block makes of 0, 1, 2, ..."""
+    """Return the result of a kernel of one block for 0, 1, 2, ..."""
     x = np.arange(N, dtype=np.float32)
     Launch(kernel, 1, N).run([x, *more], order=order)
     return x.tolist()
 
 
 # --- Waits by other names ----------------------------------------------------------------------------------
-# Each kernel writes the array backwards: without its wait it would read what is overwritten already.
+# Each kernel writes the array backwards: without its wait it would read overwritten numbers.
 
 
 @cuda.jit(device=True)
@@ -254,7 +254,7 @@ def call_each_other(x):
     ids=lambda kernel: kernel.py_func.__name__,
 )
 def test_a_wait_is_recognised_under_any_name(kernel, order, monkeypatch):
-    monkeypatch.setattr(judge, "has_compiler", lambda: False)  # some of these no compiler takes
+    monkeypatch.setattr(judge, "has_compiler", lambda: False)  # no compiler accepts some of these
     assert run(kernel, order=order) == BACKWARDS
 
 
@@ -390,7 +390,7 @@ def test_a_waiting_function_cannot_be_passed_to_python(monkeypatch):
 
 
 def without_source(text, **names):
-    """Return the function that a text defines, whose source nobody finds."""
+    """Return the function that a text defines, without findable source."""
     scope = {"cuda": cuda, "N": N, **names}
     exec(textwrap.dedent(text), scope)
     return cuda.jit(scope["function"])
@@ -547,7 +547,7 @@ def test_accesses_have_the_lines_of_the_source():
 
 
 def test_lines_match_the_function_whether_it_waits_or_not():
-    """Each statement is come to once in each round, and none is of what was woven in."""
+    """Each statement is reached once in each round, and none belongs to inserted code."""
     x = cuda.to_device(np.arange(N, dtype=np.float32))
     lines = record_lines(closed_over(2))[1, N](x)
     first = closed_over(2).py_func.__code__.co_firstlineno
@@ -576,7 +576,7 @@ def fails_after_a_barrier(x):
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_a_failing_launch_raises_its_own_error_while_lines_are_recorded(kernel, most, error, capfd):
     before = sys.gettrace()
-    sys.settrace(lambda *_: None)  # as a debugger: the threads that wait are ended while it looks
+    sys.settrace(lambda *_: None)  # like a debugger: waiting threads are ended while it is active
     try:
         with pytest.raises(error):
             record_lines(kernel, most=most)[1, N](cuda.to_device(np.zeros(N, np.float32)))
@@ -753,7 +753,7 @@ def test_a_coroutine_that_never_began_ends():
 
 
 def test_a_kernel_with_an_assert_in_a_test_file_has_its_source():
-    """What pytest makes of an assert is another code than that of the source."""
+    """pytest rewrites an assert, so its code differs from the source."""
 
     @cuda.jit
     def kernel(x, n):
@@ -768,7 +768,7 @@ def test_a_kernel_with_an_assert_in_a_test_file_has_its_source():
 
 def test_a_wrapped_kernel_has_its_own_source():
     def other(x, n):
-        """Its source is not that of the kernel."""
+        """Its source is not the kernel's."""
 
     @cuda.jit
     @functools.wraps(other)

@@ -1,4 +1,4 @@
-"""Programs in forks of a process that has imported what they need: they run and end as in a new one."""
+"""Programs in forks of a process with their imports: they run and end as in a new process."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="th
 
 
 def run(*program, **options):
-    """Run a program in a fork; return its status and what it has printed."""
+    """Run a program in a fork; return its status and output."""
     done = warm("hardware").run(program, os.environ | {"GPULESS_OF_THIS": "one"}, **options)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 

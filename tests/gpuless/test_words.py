@@ -1,4 +1,4 @@
-"""The sentences of findings and of what ends a launch, each made of fields."""
+"""The sentences of findings and of errors that end a launch, each made from fields."""
 
 import pytest
 
@@ -279,7 +279,7 @@ def test_an_error_of_the_compiler_is_parsed():
 
 
 def test_an_exception_is_never_placed_in_numpy():
-    """Pyodide's NumPy may be bytecode that was compiled elsewhere."""
+    """Pyodide's NumPy may be bytecode compiled elsewhere."""
     numpys = {"__name__": "numpy.lib.mixins"}
     exec(compile("def func(x): return x.missing", "of/another/machine/mixins.py", "exec"), numpys)
     try:
