@@ -1,4 +1,4 @@
-"""The page on adding a model or a data set does what it says: its code is run as it stands."""
+"""The page on adding a model or a data set is right: its code is run as it is."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Public functions say the types of what they take and return; mypy (`make lint`) proves them."""
+"""Public functions have annotations of arguments and results; mypy (`make lint`) proves them."""
 
 import importlib
 import inspect
@@ -18,7 +18,7 @@ FACES = (
 
 
 def public(face):
-    """Yield what a module offers: the names in its __all__, else those that it or its folder defines."""
+    """Yield the public names of a module: those in its __all__, else those that it or its folder defines."""
     module = importlib.import_module(face)
     for name in getattr(module, "__all__", None) or vars(module):
         value = getattr(module, name)

@@ -1,4 +1,4 @@
-"""What arguments may be, and how messages show them: the table of settings."""
+"""The valid values of arguments, and how messages show them: the table of settings."""
 
 import numpy as np
 import pytest

@@ -26,15 +26,15 @@ PROJECT, GPULESS = (
     tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"] for folder in (".", "gpuless")
 )
 CONDA_NAMES = {"torch": "pytorch"}
-# In the conda file for its own reasons: the interpreter, the installer, and what the CUDA extras say; PoCL
-# has versions of its own there.
+# Only in the conda file: the interpreter, the installer, and the packages of the CUDA extras; PoCL
+# has other versions there.
 CONDA_ONLY = {"python", "pip", "cuda-version", "cuda-nvdisasm", "pocl"}
 PIP_ONLY = {"pocl-binary-distribution"}
 EVERYTHING = ("torch", "roads", "test")
 
 
 def requirements(*extras):
-    """Return what both packages need, each package once, and neither of the two."""
+    """Return the requirements of both packages, each once, without the two packages themselves."""
     # Where both name a package, the bounds of cnn-numba.
     lines = GPULESS["dependencies"] + GPULESS["optional-dependencies"]["numba"] + PROJECT["dependencies"]
     for extra in extras:
@@ -154,7 +154,7 @@ def test_the_data_page_lists_every_checksum():
 
 @pytest.fixture(autouse=True)
 def this_python(monkeypatch):
-    """Let make find a Python at once, and not a script that looks for one."""
+    """Give make a Python at once, without the script that looks for one."""
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
 
 
@@ -189,7 +189,7 @@ TELLS_PIP = 'if [ "$2" = pip ]; then echo "$@"; fi\n'
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """Return a function that calls make where an interpreter that does nothing stands in for Python."""
+    """Return a function that calls make with an interpreter that does nothing instead of Python."""
     for name in ("CUDA", "MAKEFLAGS"):  # from a make that runs these tests
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "gpuless").mkdir()
@@ -202,9 +202,9 @@ def checkout(tmp_path, monkeypatch):
         (tmp_path / ".venv" / "bin" / name).chmod(0o755)
 
     def run(*arguments):
-        """Return what is installed, as pip is told."""
+        """Return the packages that pip is asked to install."""
         told = make("-C", tmp_path, *arguments)
-        assert "# " not in told  # comments are for who reads the Makefile
+        assert "# " not in told  # comments are for readers of the Makefile
         return re.findall(r"--editable \./gpuless --editable \.(.*)", told)
 
     return run
@@ -284,7 +284,7 @@ def test_make_lab_is_reachable_in_a_container_and_passes_options_on(monkeypatch)
 
 
 def reached(address):
-    """Return what a server answers, as text."""
+    """Return a server's answer, as text."""
     with urllib.request.urlopen(address, timeout=60) as answer:
         return answer.read().decode()
 
@@ -321,7 +321,7 @@ def test_make_lab_opens_the_first_notebook(tmp_path, monkeypatch):
     finally:
         os.killpg(lab.pid, signal.SIGTERM)
         lab.wait(120)
-    with pytest.raises(ProcessLookupError):  # nothing is left: make waits for what it started
+    with pytest.raises(ProcessLookupError):  # nothing is left: make waits for its children
         os.killpg(lab.pid, signal.SIGKILL)
 
 
@@ -332,7 +332,7 @@ def test_make_names_an_unsupported_python():
 
 
 def pretend(folder, **versions):
-    """Write programs into a folder that answer as Pythons of these versions."""
+    """Write programs into a folder that behave like Pythons of these versions."""
     for name, number in versions.items():
         program = folder / name.replace("_", ".")
         numbers = tuple(map(int, number.split(".")))
@@ -346,7 +346,7 @@ def pretend(folder, **versions):
 
 @pytest.fixture
 def only_these(tmp_path, monkeypatch):
-    """Return a function that makes the only Pythons that make finds."""
+    """Return a function that creates the only Pythons that make finds."""
     for tool in ("sh", "make", "sed", "expand", "uname", "id", "touch", "rm", "echo"):
         (tmp_path / tool).symlink_to(shutil.which(tool))
     monkeypatch.setenv("PATH", str(tmp_path))

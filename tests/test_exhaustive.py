@@ -1,4 +1,4 @@
-"""`exhaustive_unless` keeps the cases that it says, and what `make test` leaves out is counted."""
+"""`exhaustive_unless` keeps the right cases, and `make test` counts what it leaves out."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from fresh_python import run_pytest
 
 
 class Item:
-    """A collected test with one mark, as far as `mark_repetitions` asks."""
+    """A collected test with one mark, as far as `mark_repetitions` needs it."""
 
     nodeid = "test_file.py::test"
 

@@ -1,4 +1,4 @@
-"""Training needs no PyTorch; what does need it says so before it does anything."""
+"""Training needs no PyTorch; commands that need it say so before they start."""
 
 import pytest
 from fresh_python import python

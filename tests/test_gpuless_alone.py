@@ -1,4 +1,4 @@
-"""gpuless could leave: a copy of it, its tests, examples and pages is complete where nothing else is."""
+"""gpuless could leave: a copy of it, its tests, examples and pages is complete without anything else."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Which file imports which: arrows point one way, there is no circle, and gpuless could leave."""
+"""The imports between files: arrows point one way, there is no cycle, and gpuless could leave."""
 
 import re
 
@@ -17,7 +17,7 @@ UPWARDS = {
 }
 # In no part: the package itself, `python -m cnn_numba`, and the old place of the course, for one release.
 OUTSIDE = ("__init__", "__main__", "course")
-# The parts of gpuless, from the top down, and which it imports besides itself: none that stands above it.
+# The parts of gpuless, from the top down, and which parts below each imports besides itself.
 GPULESS = {
     "__main__": "profile running frontends nvidia",
     "testing": "profile running",
@@ -49,7 +49,7 @@ PUBLIC = re.compile(r"gpuless(\.(access|inspector|nvidia|sanitizer|selection|sim
 
 
 def part_of(module):
-    """Return what a module of a package is in: its folder or file in the package, "" for the package."""
+    """Return the place of a module: its folder or file in the package, "" for the package."""
     return (*module.split("."), "")[1]
 
 
@@ -84,7 +84,7 @@ def test_every_file_of_the_package_is_in_a_room():
 
 
 def topic_of(module):
-    """Return which chapter a module is of, None for another."""
+    """Return the chapter of a module, None for other modules."""
     parts = module.split(".")
     return parts[2] if parts[:2] == ["cnn_course", "chapters"] and len(parts) > 2 else None
 

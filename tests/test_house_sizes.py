@@ -1,4 +1,4 @@
-"""What is larger than it is to be is on a list that only shrinks: `house.json`, see `house.py`."""
+"""Code that is too large is on a list that only shrinks: `house.json`, see `house.py`."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""The package's kernels by numba-cuda-mlir: ``CNN_NUMBA_COMPILER=mlir``, in processes of their own."""
+"""The package's kernels by numba-cuda-mlir: ``CNN_NUMBA_COMPILER=mlir``, in separate processes."""
 
 import os
 import re
@@ -24,7 +24,7 @@ needs_mlir = pytest.mark.skipif(
 
 
 def said(**environment):
-    """Return the last line of what an import of the package says that fails."""
+    """Return the last line of the error of an import of the package."""
     attempt = "try: import cnn_numba", "except Exception as error: print(type(error).__name__, error)"
     return python(*attempt, **environment)
 
@@ -70,7 +70,7 @@ def test_no_other_module_takes_kernels_from_a_compiler():
 
 # --- What the kernels compute ------------------------------------------------------------------------------
 
-#: numba-cuda-mlir imports PyTorch where it is installed, which takes as long as the kernels of this program.
+#: numba-cuda-mlir imports PyTorch if installed, which takes as long as the kernels of this program.
 _PROGRAM = """
 import sys
 sys.modules["torch"] = None

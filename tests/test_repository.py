@@ -74,7 +74,7 @@ def test_a_workflow_has_few_permissions_one_run_and_a_time_limit(workflow):
 
 
 def test_installations_from_a_clone_name_both_packages():
-    """There is no gpuless on the package index: pip must never ask there for it, as anybody may put one."""
+    """gpuless is not on the package index: pip must never ask there for it, as anybody may upload one."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = 0
     for path in map(Path, listed.splitlines()):
@@ -157,7 +157,7 @@ def test_a_run_is_spread_over_processes_unless_it_is_of_one_file(
 ):
     monkeypatch.chdir(ROOT)
     plugin = request.config.pluginmanager.getplugin(str(ROOT / "tests" / "conftest.py"))
-    monkeypatch.setattr(plugin, "keep_bytecode", lambda config: None)  # it is this run's already
+    monkeypatch.setattr(plugin, "keep_bytecode", lambda config: None)  # this run already has it
     config = types.SimpleNamespace(
         args=given, option=types.SimpleNamespace(numprocesses=asked, maxprocesses=None)
     )

@@ -1,4 +1,4 @@
-"""The wheels and sdists of both packages: nothing is missing in them, and nothing too much."""
+"""The wheels and sdists of both packages: nothing is missing, and nothing superfluous."""
 
 import email
 import os
@@ -22,7 +22,7 @@ DATA = {"cnn_numba/beyond/text/course.txt": ROOT / "data" / "text" / "course.txt
 
 
 def build(project, folder, target):
-    """Return the file that hatchling makes of a project."""
+    """Return the file that hatchling builds from a project."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--directory", folder, "--target", target],
         cwd=project,
@@ -56,7 +56,7 @@ def sdist(package, tmp_path_factory):
 
 
 def wanted(package):
-    """Return what the wheel must hold, by the files of the clone."""
+    """Return the files that the wheel must hold, from those of the clone."""
     beside = {"README.md", "LICENSE", "pyproject.toml"}  # of gpuless, whose folder is the package
     files = {
         path.relative_to(ROOT).as_posix(): path
@@ -139,7 +139,7 @@ print(len(load("course-text").train_images), needs_download("mnist"), extras.ins
 
 
 COMMAND = "from cnn_numba.cli import main; main()"
-# For this copy of the package the kernels of the CPU are compiled anew, which takes most of the time: one
+# For this copy of the package the kernels of the CPU are compiled again, which takes most of the time: one
 # command shows that they are, the other computes without them.
 WITHOUT_COMPILING = """
 from cnn_numba.ops import backends

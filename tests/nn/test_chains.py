@@ -1,4 +1,4 @@
-"""Layers that a model computes together, as a chain."""
+"""Layers that a model computes together as a chain."""
 
 import weakref
 from types import SimpleNamespace

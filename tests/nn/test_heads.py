@@ -18,11 +18,11 @@ from cnn_numba.train.step import phases_of, train_step
 
 
 class OtherLoss(CrossEntropyLoss):
-    """A loss that might be any other."""
+    """Any other loss."""
 
 
 class OtherLinear(Linear):
-    """A layer that might be any other."""
+    """Any other layer."""
 
 
 def network(*layers, classes=3, shape=(2, 2, 2), **options):
@@ -40,13 +40,13 @@ def batch(rng, n=5):
 
 
 def watched(part, name="forward"):
-    """Return a layer or loss that has been given a function of its own, which does the same."""
+    """Return a layer or loss with its own function, which does the same."""
     setattr(part, name, getattr(part, name))
     return part
 
 
 def step(model, loss, x, labels):
-    """Take a step; return all that it leaves behind, on the host, and the kernels that it launched."""
+    """Take a step; return all its results, on the host, and the kernels that it launched."""
     launched = []
     with device.observe_launches(
         lambda launch: (launched.append(launch.kernel.py_func.__name__), launch.run())

@@ -33,7 +33,7 @@ from cnn_numba.train.step import train_step
 
 
 def every_layer(device="cpu", batch_size=3):
-    """A small network with each kind of layer in it, on images of 10 x 9."""
+    """A small network with each kind of layer, on images of 10 x 9."""
     layers = [
         Conv2d(2, 3, (3, 2), stride=(1, 2), padding=1),
         BatchNorm2d(3),
@@ -75,7 +75,7 @@ def test_every_layer_agrees_with_autograd(device, samples, rng):
     np.testing.assert_allclose(losses.mean(), expected_loss.item(), **tolerance)
     gradients = np.concatenate([parameter.grad.numpy().ravel() for parameter in twin.parameters()])
     np.testing.assert_allclose(model.gradients, gradients, **tolerance)
-    # Evaluation uses the running statistics that training has just moved.
+    # Evaluation uses the running statistics that training has just updated.
     twin.eval()
     np.testing.assert_allclose(model.forward(x), twin(torch.from_numpy(x)).detach().numpy(), **tolerance)
 
@@ -189,7 +189,7 @@ def test_every_product_of_a_model_is_rounded(place, precision, rng):
 
     rounded = results(place, precision)
     steps = {"tf32": 2**-11, "float16": 2**-11, "bfloat16": 2**-8}[precision]
-    # Sums in float32 may differ so much from those in float64 that what comes next is rounded differently.
+    # Sums in float32 may differ so much from those in float64 that later numbers round differently.
     assert max(distances(rounded, results("reference", precision))) < steps / 2
     assert min(distances(rounded, results("reference", "float32"))) > steps / 10
 
@@ -289,7 +289,7 @@ def test_wrong_construction_is_refused():
 
 NAN, INFINITY, HUGE = float("nan"), float("inf"), 2**70
 
-# Values that an argument must not have, by the error that they are.
+# Invalid values of arguments, by their error.
 COUNT = {TypeError: [2.0, NAN, "4", None, True, (4,)], ValueError: [0, -1, HUGE]}
 WINDOW = {TypeError: [*COUNT[TypeError], (1, 2, 3), (1, 2.0), (1, True)], ValueError: [0, -1, HUGE, (1, -1)]}
 PADDING = {TypeError: WINDOW[TypeError], ValueError: [-1, HUGE, (1, -1)]}
@@ -317,7 +317,7 @@ PRECISION = {ValueError: ["float8", None, ["float16"]]}
 NETWORK = {"batch_size": COUNT, "device": DEVICE, "seed": SEED, "precision": PRECISION}
 FACTOR = NUMBER | {ValueError: [1, *NUMBER[ValueError]]}
 
-# Constructors, what they take, and what they must not be given.
+# Constructors, their arguments, and invalid arguments.
 CONSTRUCTORS = [
     (
         *(Conv2d, {"in_channels": 1, "out_channels": 2, "kernel_size": 3}),

@@ -32,7 +32,7 @@ def functions(ops, kind):
 
 
 def inputs(shape):
-    """Values of both signs, none near ReLU's kink, and a gradient to send back."""
+    """Values of both signs, none near ReLU's kink, and an output gradient."""
     rng = np.random.default_rng(np.prod(shape, dtype=int) + 10 * len(shape))
     x = random_float32(rng, *shape) * 3
     return np.where(np.abs(x) < 0.05, x + np.float32(0.5), x), random_float32(rng, *shape)
@@ -205,7 +205,7 @@ def test_two_calls_give_the_same_bits(ops, kind):
 
 @kinds
 def test_one_core_and_several_agree(kind):
-    """The cpu backend has each loop twice; a large array and its pieces go through different ones."""
+    """The cpu backend has each loop twice; a large array and its pieces use different ones."""
     forward, backward = functions(cpu, kind)
     x, grad_output = inputs((cpu.CHEAP_PARALLEL_FROM + 40,))
     out, gradient = forward(x), backward(grad_output, forward(x))

@@ -25,7 +25,7 @@ def on_device(*arrays):
 
 @pytest.fixture(params=[True, False], ids=["vectorized", "naive"])
 def aligned(request, monkeypatch):
-    """Take these arrays, which are aligned, for what they are, or not."""
+    """Treat these aligned arrays as aligned or as unaligned."""
     if not request.param:
         monkeypatch.setattr(device, "aligned", lambda *arrays: False)
 
@@ -37,7 +37,7 @@ def guarded(size):
 
 
 def check_guarded(whole, size, expected):
-    """Insist that the first elements are as expected, and the ones after them as they were."""
+    """Check that the first elements are as expected, and the ones after them unchanged."""
     whole = device.to_host(whole)
     np.testing.assert_array_equal(whole[:size], expected)
     assert np.isnan(whole[size:]).all()
@@ -83,7 +83,7 @@ def test_which_rung_is_taken():
 
 @pytest.mark.parametrize("position", [0, 1, 2])
 def test_unaligned_arrays_take_the_naive_rung(rng, position):
-    """A part of an array need not begin where a load of 128 bits may."""
+    """A part of an array may begin at an address that is not aligned for 128-bit loads."""
     parts = on_device(random_float32(rng, 6), random_float32(rng, 6), poisoned(6))
     grad_output, out = parts[:2]
     whole = device.to_device(np.zeros(7, np.float32))

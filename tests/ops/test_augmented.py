@@ -1,4 +1,4 @@
-"""Images moved and mirrored by chance: the same in every backend and in every order."""
+"""Images moved and mirrored at random: the same in every backend and in every order."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def by_pixel(images, index, padding, flip, seed, epoch):
     return out
 
 
-# The test vectors that come with the authors' own library, Random123, for philox2x32 with ten rounds.
+# The test vectors of the authors' own library, Random123, for philox2x32 with ten rounds.
 @pytest.mark.parametrize(
     ("counter", "key", "words"),
     [

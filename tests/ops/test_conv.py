@@ -59,7 +59,7 @@ def test_conv_cpu_does_not_flip_unless_asked():
 @thorough(25)
 @given(image_shape=st.tuples(st.integers(1, 7), st.integers(1, 7)), data=st.data())
 def test_conv_cpu_against_scipy(mode, flip, image_shape, data):
-    # In "valid" mode SciPy swaps a kernel larger than the image with it; conv_cpu refuses it.
+    # In "valid" mode SciPy swaps image and kernel if the kernel is larger; conv_cpu rejects it.
     limit = [size if mode == "valid" else 6 for size in image_shape]
     kernel_shape = data.draw(st.tuples(*(st.integers(1, size) for size in limit)))
     rng = np.random.default_rng(0)
@@ -250,7 +250,7 @@ def torch_results(case, arrays):
 
 
 def run_poisoned(ops, case, arrays, **scratch):
-    """Run forward and backward into arrays full of NaN; check that these are what is returned."""
+    """Run forward and backward into arrays full of NaN; check that these arrays are returned."""
     x, weight, bias, grad_output = arrays
     window = {"stride": case.stride, "padding": case.padding, **scratch}
     out, grad_input = poisoned(grad_output.shape), poisoned(x.shape)
@@ -371,7 +371,7 @@ def test_without_bias(ops):
 
 
 @backends("conv", gpu=True)
-@pytest.mark.parametrize("channels", [1, 3])  # the gpu backend has a kernel of its own for one
+@pytest.mark.parametrize("channels", [1, 3])  # the gpu backend has a special kernel for one
 @pytest.mark.parametrize("has_bias", [True, False])
 def test_relu_sets_negative_values_to_zero_and_passes_nan(ops, channels, has_bias):
     x, weight, bias, _ = Case((2, channels, 6, 7), (5, channels, 3, 2)).arrays()
@@ -430,7 +430,7 @@ def test_scratch_serves_every_batch_size(ops):
     np.testing.assert_array_equal(part[1], whole[1][:2])
 
 
-# The last three need arrays of the very same sizes, and leave a border where the others have pixels.
+# The last three need arrays of the same sizes, and leave a border where the others have pixels.
 @pytest.mark.parametrize(
     ("case", "other"),
     [
@@ -456,7 +456,7 @@ def test_cpu_scratch_of_another_convolution_raises_or_is_harmless(case, other):
             assert_close(received, expected)
 
 
-# NaN shows in the result if it is read; -0.0 becomes 0.0 if anything, be it a zero, is added to it.
+# NaN shows in the result if it is read; -0.0 becomes 0.0 if anything, even zero, is added to it.
 @pytest.mark.parametrize("guard", [np.nan, -0.0])
 @pytest.mark.parametrize("case", FIXED_CASES, ids=str)
 def test_cpu_stays_within_its_scratch(case, guard):

@@ -19,7 +19,7 @@ KERNEL = gpu_direct.conv2d_direct_kernel
 
 @pytest.fixture
 def direct():
-    """Take the kernel wherever it can compute the convolution, and note what is launched."""
+    """Use the kernel whenever it can compute the convolution, and record the launches."""
     launched = []
 
     def note(launch):
@@ -51,7 +51,7 @@ def test_forward(direct, case):
     assert direct == [KERNEL]
 
 
-# The gradient of images with as many rows as those above have results.
+# The gradient of images with as many rows as the results above.
 @pytest.mark.parametrize(
     "case",
     [
@@ -193,9 +193,9 @@ def test_the_sanitizer_finds_nothing(direct, backward):
 
 
 def test_rows_of_ten_pixels_are_stored_with_few_bank_conflicts(direct):
-    """They are 12 apart, so that a warp's stores of four rows meet in some banks; those of weights never do.
+    """Rows are 12 apart, so a warp's stores of four rows share some banks; those of weights never do.
 
-    What is beyond the pixels of a row is filled once, in four turns.
+    The space after the pixels of a row is filled once, in four turns.
     """
     degrees = []
 

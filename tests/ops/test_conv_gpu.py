@@ -18,7 +18,7 @@ TILES = {name.lower(): getattr(gpu_implicit, name) for name in ("LARGE", "SMALL"
 
 
 def with_tile(function, tile):
-    """Return a function that takes this tile, whatever suits the shape."""
+    """Return a function that chooses this tile for any shape."""
 
     def run(*arguments, **options):
         with mock.patch.object(gpu_implicit, "best_tile", return_value=tile):
@@ -280,7 +280,7 @@ def test_given_arrays_need_no_allocation_or_copy(monkeypatch):
 
 @pytest.fixture
 def launches():
-    """Note the kernel, the grid and the block of each launch instead of running it."""
+    """Record the kernel, the grid and the block of each launch instead of running it."""
     made = []
     with device.observe_launches(lambda launch: made.append((launch.kernel, launch.grid, launch.block))):
         yield made
@@ -366,7 +366,7 @@ def test_dividing_by_multiplying(number, divisor, beside):
 
 @pytest.fixture
 def reports():
-    """Run each launch under the sanitizer, and return what it says."""
+    """Run each launch under the sanitizer, and return the reports."""
     found = {}
 
     def examine(launch):

@@ -36,7 +36,7 @@ transpositions_of_b = pytest.mark.parametrize("transpose_b", [False, True])
 
 
 def matrices(rng, rows, columns, depth, transpose_a=False, transpose_b=False):
-    """Two matrices to be multiplied, and their product in float64."""
+    """Two matrices and their product in float64."""
     a, b = random_float32(rng, rows, depth), random_float32(rng, depth, columns)
     product = a.astype(float) @ b
     return a.T.copy() if transpose_a else a, b.T.copy() if transpose_b else b, product
@@ -145,7 +145,7 @@ def test_nan_and_infinity_reach_only_their_own_row_and_column(rng, rung):
     ("sizes", "kernel"),
     [
         ((4, 8, 12), "matmul_{}_kernel"),
-        ((3, 8, 12), "matmul_{}_kernel"),  # rows need not be fours: no row is that long
+        ((3, 8, 12), "matmul_{}_kernel"),  # rows need not consist of fours: none is that long
         ((4, 9, 12), "matmul_{}_guarded_kernel"),
         ((4, 8, 11), "matmul_{}_guarded_kernel"),
     ],
@@ -161,7 +161,7 @@ def test_vectors_are_used_if_all_rows_consist_of_them(rng, sizes, kernel):
 
 def test_no_vectors_at_unaligned_addresses(monkeypatch):
     class Arena:
-        """A matrix that begins in the middle of an arena, as a GPU would have it."""
+        """A matrix that begins in the middle of an arena, as on a GPU."""
 
         shape = (4, 8)
 
@@ -173,7 +173,7 @@ def test_no_vectors_at_unaligned_addresses(monkeypatch):
 
 
 def test_the_placeholder_of_a_bias_is_not_written_to(rng):
-    """The sanitizer copies a real GPU's arrays one by one: of two that are one, one is never written."""
+    """The sanitizer copies a real GPU's arrays separately: if two are the same, one copy is never written."""
     a, b, _ = matrices(rng, 4, 4, 4)
     a, b, out = on_device(a, b, poisoned((4, 4)))
     (launch,) = launches_of(lambda: matmul.matmul_split(a, b, out), run=False)

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from cnn_numba.ops.fused import cpu, reference
 from cnn_numba.ops.fused.checks import Convolution
 
-# Of a chain: for each convolution output channels, kernel, stride, padding, ReLU, pooling.
+# A chain: for each convolution output channels, kernel, stride, padding, ReLU, pooling.
 MNIST = [(32, 3, 1, 0, False, True), (64, 3, 1, 0, False, True)]
 CHAINS = [
     ((5, 1, 28, 28), MNIST),
@@ -43,7 +43,7 @@ def both(functions, chain, x, grad_output, needs_grad_input=True, **scratch):
 
 
 def assert_alike(received, expected):
-    """Insist that arrays agree but for the rounding of their sums."""
+    """Check that arrays agree up to the rounding of their sums."""
     for one, other in zip(received, expected, strict=True):
         scale = max(1e-6, np.abs(other).max(initial=0))
         np.testing.assert_allclose(one, other, rtol=0, atol=5e-6 * scale)

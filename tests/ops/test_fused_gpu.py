@@ -178,7 +178,7 @@ def assert_nothing_found(shape, layers):
     rng, examined = np.random.default_rng(0), {}
     chain, x = chain_of(layers, shape[1], rng), random_float32(rng, *shape)
     grad_output = random_float32(rng, *reference.conv_chain_forward(x, chain).shape)
-    # With a working space the backward pass does not launch once more what the forward pass has launched.
+    # With a working space the backward pass does not repeat launches of the forward pass.
     scratch = gpu.conv_chain_scratch(shape, on_device(chain))
     with device.observe_launches(
         lambda launch: examined.setdefault(launch.kernel, []).append(launch.examine(sanitize))

@@ -31,7 +31,7 @@ def results(samples, inputs, classes):
 
 
 def head(arrays, **how):
-    """Return all that the two launches write, on the host: rows, then gradients and totals."""
+    """Return the outputs of the two launches, on the host: rows, then gradients and totals."""
     x, weight, bias, labels = (device.to_device(array) for array in arrays)
     logits, losses, grad_logits, grad_input = gpu.linear_cross_entropy_rows(
         x, weight, bias, labels, *results(*x.shape, len(weight)), **how
@@ -70,13 +70,13 @@ HIDDEN = [
 
 
 def with_hidden(rng, samples, inputs, units, classes):
-    """Return a hidden layer whose output is to be written, and what comes after x."""
+    """Return a hidden layer with an output array, and the arrays after x."""
     hidden = Hidden(*given(rng, samples, inputs, units)[:3], poisoned((samples, units)))
     return hidden, *given(rng, samples, units, classes)[1:]
 
 
 def hidden_head(arrays, scratch=None, **how):
-    """Return the output of a hidden layer and what a head writes for each row, on the host."""
+    """Return the output of a hidden layer and a head's results for each row, on the host."""
     hidden, *last = arrays
     hidden = Hidden(*map(device.to_device, hidden[:4]), scratch)
     n, units, classes = *hidden.out.shape, len(last[0])

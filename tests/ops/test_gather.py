@@ -92,7 +92,7 @@ def test_gather_labels_picks_by_index(ops):
     assert ops.gather_labels(labels, np.arange(0)).shape == (0,)
 
 
-# The host cannot look at indices on the device: see test_gather_gpu.
+# The host cannot check indices on the device: see test_gather_gpu.
 @backends("gather")
 @pytest.mark.parametrize(("indices", "position"), [([0, 5, 1], 1), ([-1], 0), ([4, 4, 2**40], 2)])
 def test_an_index_out_of_range_is_refused_before_any_work(ops, indices, position):
@@ -174,7 +174,7 @@ def test_cpu_rejects_wrong_arrays():
 
 
 def test_gather_batch_compiles_without_float64():
-    # Compiled here and now: what comes from numba's cache cannot be looked into.
+    # Compiled now: functions from Numba's cache cannot be inspected.
     kernel = njit(fastmath=FASTMATH)(cpu._gather_planes.py_func)
     scale = shift = np.ones(1, np.float32)
     kernel(np.zeros((2, 1, 16), np.uint8), np.array([0]), scale, shift, np.zeros((1, 1, 16), np.float32))

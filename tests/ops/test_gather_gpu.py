@@ -30,9 +30,9 @@ def buffers(count, shape=(2, 5, 7)):
 
 
 def assert_normalised_alike(received, expected):
-    """Compare what the two backends make of the same constants.
+    """Compare the results of the two backends for the same constants.
 
-    The product may be rounded before the sum or not, as the processor has fused multiply-adds or not.
+    The product is rounded before the sum unless the processor has fused multiply-adds.
     """
     tolerance = 2**-24 / min(STD)
     np.testing.assert_allclose(received, expected, rtol=2**-23, atol=tolerance)

@@ -1,4 +1,4 @@
-"""GELU, whose backward takes the input, sums of two arrays, and what the cpu backend computes GELU with."""
+"""GELU, whose backward takes the input, sums of two arrays, and the cpu backend's functions for GELU."""
 
 import numpy as np
 import pytest

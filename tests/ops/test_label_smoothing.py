@@ -80,7 +80,7 @@ def test_nan_or_infinite_logit_makes_its_own_loss_nan(ops, column, bad):
 
 @backends("loss", gpu=True)
 def test_an_impossible_class_makes_the_loss_infinite(ops):
-    """It gets probability 0 where the target asks for some, whatever the label is."""
+    """It gets probability 0, but the target is positive for any label."""
     logits = np.array([[0, -np.inf, 0]] * 2, np.float32)
     losses, gradient = ops.cross_entropy_forward_backward(
         logits, np.array([0, 1], np.int32), label_smoothing=0.3

@@ -101,7 +101,7 @@ def test_the_fused_cross_entropy_is_the_two_calls(ops):
     fused_losses, fused_gradient = ops.cross_entropy_forward_backward(logits, labels)
     np.testing.assert_array_equal(fused_losses, losses)
     assert np.isnan(losses).sum() == 2
-    # One multiply-add may take the place of a product, rounded, and a sum.
+    # One multiply-add may replace a rounded product and a sum.
     gradient = ops.cross_entropy_backward(probabilities, labels)
     np.testing.assert_allclose(fused_gradient, gradient, rtol=3e-7, atol=1e-7 / len(labels))
 
@@ -155,7 +155,7 @@ def test_nan_or_infinite_logit_makes_its_own_loss_nan(ops, column, bad):
     logits[1, column] = bad
     losses, probabilities = ops.cross_entropy_forward(logits, labels)
     np.testing.assert_array_equal(np.isnan(losses), [False, True, False])
-    # an infinite logit rules the others out, which are 0 then
+    # an infinite logit excludes the others, which are 0 then
     np.testing.assert_array_equal(np.isnan(probabilities[:, column]), [False, True, False])
     assert np.isfinite(probabilities[[0, 2]]).all()
     gradient = ops.cross_entropy_backward(probabilities, labels)
@@ -267,7 +267,7 @@ WRONG_LABELS = [
 
 
 def label_functions(ops):
-    """Pair each function that takes labels, as a function of them, with the outputs it must leave alone."""
+    """Pair each function that takes labels, as a function of them, with the outputs it must not change."""
     logits, _ = inputs(3, 3)
     losses, scores, totals = poisoned(3), poisoned((3, 3)), np.full(2, np.nan)
     return (

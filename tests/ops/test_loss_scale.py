@@ -1,4 +1,4 @@
-"""Loss scaling in all backends: by hand, and beside `torch.amp.GradScaler`."""
+"""Loss scaling in all backends: by hand, and against `torch.amp.GradScaler`."""
 
 import numpy as np
 import pytest
@@ -77,7 +77,7 @@ def test_the_largest_float_counts_as_finite(ops):
 
 @backends("update", gpu=True)
 def test_a_scale_of_0_finds_infinity(ops):
-    """So a collapsed scale lets nothing through, not even gradients that are 0."""
+    """So with a collapsed scale nothing passes, not even zero gradients."""
     gradients, found_inf = floats(0, 0), count()
     ops.unscale_gradients(gradients, floats(0), found_inf)
     assert found_inf == 1
@@ -119,7 +119,7 @@ def test_the_scale_follows_torch(ops, rng):
     for bad in rng.random(1000) < 1 / 30:
         gradient = random_float32(rng, 3)
         gradient[1] = np.inf if bad else gradient[1]
-        theirs.scale(torch.zeros(1))  # makes its scale, the first time
+        theirs.scale(torch.zeros(1))  # creates its scale, the first time
         leaf.grad = torch.from_numpy(gradient * scale[0])
         theirs.step(optimizer)
         theirs.update()
@@ -149,7 +149,7 @@ ARRAYS = [(name, argument) for name in NAMES for argument in good_arguments(name
 
 
 def check_refused(ops, name, argument, wrong, error, match):
-    """Insist on the error, and that nothing changed."""
+    """Check the error, and that nothing changed."""
     arguments, before = good_arguments(name) | {argument: wrong}, good_arguments(name)
     with pytest.raises(error, match=match):
         getattr(ops, name)(**arguments)

@@ -28,13 +28,13 @@ class Case(NamedTuple):
         return {"kernel_size": self.kernel_size, "stride": self.stride, "padding": self.padding}
 
     def distinct(self):
-        """Return images without two equal pixels, all negative: padding taken for zeros would win."""
+        """Return images without equal pixels, all negative: padding with zeros would win."""
         size = np.prod(self.x_shape)
         pixels = -1 - np.random.default_rng(size).permutation(size) / size
         return pixels.reshape(self.x_shape).astype(np.float32)
 
     def with_ties(self):
-        """Return images of which most windows hold their maximum several times."""
+        """Return images in which most windows hold their maximum several times."""
         return np.random.default_rng(1).integers(-2, 1, self.x_shape).astype(np.float32)
 
 
@@ -85,7 +85,7 @@ def torch_results(case, x):
 
 
 def check_against_torch(ops, case, x):
-    """Compare forward and backward; every output array is poisoned first and must come back itself."""
+    """Compare forward and backward; every output array is poisoned first and must be returned."""
     maxima, positions, average, gradients = torch_results(case, x)
     grad_output = random_float32(np.random.default_rng(2), *maxima.shape)
     grad_max, grad_average = gradients(grad_output)
@@ -147,7 +147,7 @@ def test_cpu_against_reference(case):
 @thorough(25)
 @given(case=cases(max_size=3, max_channels=2))
 def test_reference_gradients(case):
-    # Distinct pixels lie further apart than the nudge, so no window changes its winner.
+    # Distinct pixels differ by more than the nudge, so no window changes its winner.
     x = case.distinct().astype(np.float64)
     out, argmax = reference.max_pool2d_forward(x, **case.window)
     grad_output = np.random.default_rng(4).standard_normal(out.shape)
@@ -209,7 +209,7 @@ def test_first_of_equals_wins(ops):
     x = np.zeros((2, 3, 4, 4), np.float32)
     _, argmax = ops.max_pool2d_forward(x, 2)
     np.testing.assert_array_equal(argmax, np.broadcast_to([[0, 2], [8, 10]], argmax.shape))
-    _, argmax = ops.max_pool2d_forward(x, 3, stride=1, padding=1)  # the padding is not a zero to tie with
+    _, argmax = ops.max_pool2d_forward(x, 3, stride=1, padding=1)  # the padding is not a zero that ties
     np.testing.assert_array_equal(argmax[0, 0, 0], [0, 0, 1, 2])
     # 0.0 and -0.0 are equal, so the first of them wins too.
     signed = np.array([-0.0, 0.0], np.float32).reshape(1, 1, 1, 2)

@@ -33,13 +33,13 @@ def small_blocks(monkeypatch):
 
 
 def with_ties(shape):
-    """Return images of which most windows hold their maximum several times."""
+    """Return images in which most windows hold their maximum several times."""
     return np.random.default_rng(1).integers(-2, 1, shape).astype(np.float32)
 
 
 @pytest.fixture
 def general(monkeypatch):
-    """Any windows take the kernels for all."""
+    """Use the general kernels for any windows."""
     monkeypatch.setattr(gpu, "_tiles_2x2", lambda window: False)
     monkeypatch.setattr(gpu, "_are_disjoint", lambda window: False)
 
@@ -88,13 +88,13 @@ def test_the_first_nan_of_a_window_wins(tiles, monkeypatch):
 
 
 def max_gradients(case):
-    """Return the gradients and positions that a max pooling of `case` sends back."""
+    """Return output gradients and positions for a max pooling of `case`."""
     _, argmax = reference.max_pool2d_forward(with_ties(case[0]), *case[1:])
     return random_float32(np.random.default_rng(2), *argmax.shape), argmax
 
 
 def one_after_the_other(grad_output, argmax, shape):
-    """Send the gradients back in float32, in the order of the outputs."""
+    """Compute the input gradients in float32, in the order of the outputs."""
     planes = shape[0] * shape[1]
     grad_input = np.zeros((planes, shape[2] * shape[3]), np.float32)
     for plane, gradients, pixels in zip(

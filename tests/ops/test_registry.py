@@ -1,4 +1,4 @@
-"""How operations are entered in the backends, and found there."""
+"""Operations are registered in the backends, and found there."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def test_a_backend_is_the_same_each_time():
 
 
 def test_importing_the_package_imports_no_kernels_beyond_the_core():
-    """Nor those of the core: a backend is imported when a model is built in it."""
+    """Nor those of the core: a backend is imported when a model is built on it."""
     program = "import sys, cnn_numba; cnn_numba.mnist_cnn(1); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     modules = [name.split(".") for name in done.stdout.split() if name.startswith("cnn_numba.")]

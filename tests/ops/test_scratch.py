@@ -1,4 +1,4 @@
-"""What a backend is, beside its operations: working space for those that need it."""
+"""Backends beside their operations: working space for those that need it."""
 
 import copy
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Declarations of what an operation takes: what they accept, and how they word what they refuse."""
+"""Declarations of an operation's arguments: what they accept, and the messages of their errors."""
 
 import gc
 import re
@@ -49,7 +49,7 @@ def test_a_definition_gets_float64_and_no_output():
 )
 def test_messages_name_the_source_of_a_size(memory, shapes, message):
     arrays = [None if shape is None else ones(*shape) for shape in shapes]
-    for _ in range(2):  # what is refused is not taken for known
+    for _ in range(2):  # rejected arrays do not count as known
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             DENSE(memory, *arrays)
 
@@ -105,14 +105,14 @@ def test_another_array_at_the_address_of_an_earlier_one_is_checked():
     for number in range(50):
         y = ones(2, 3)
         DENSE(HOST, x, weight, bias, y)
-        # CPython gives the next array the memory, and so the id, of one that is gone.
+        # CPython gives the next array the memory, and so the id, of a deleted one.
         before = id(y)
         del y
         y = ones(2, 3, dtype=np.float64) if number % 2 else ones(2, 4)
         same += id(y) == before
         with pytest.raises((TypeError, ValueError), match="y must have"):
             DENSE(HOST, x, weight, bias, y)
-    assert same  # else this test shows nothing
+    assert same  # otherwise this test shows nothing
 
 
 def test_checked_arrays_are_not_kept_alive():

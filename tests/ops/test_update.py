@@ -172,7 +172,7 @@ def test_momentum_by_hand(ops):
         ops.sgd_update(parameters, floats(2, -4), velocity, lr=0.5, momentum=0.5)
         np.testing.assert_array_equal(velocity, expected_velocity)
         np.testing.assert_array_equal(parameters, expected)
-    # nesterov looks ahead: the gradient 2 plus half the new velocity, 0.5 * 3.75
+    # Nesterov looks ahead: the gradient 2 plus half the new velocity, 0.5 * 3.75
     ops.sgd_update(parameters, floats(2, -4), velocity, lr=0.5, momentum=0.5, nesterov=True)
     np.testing.assert_array_equal(velocity, [3.75, -7.5])
     np.testing.assert_array_equal(parameters, [-4.25 - 1.9375, 8.5 + 3.875])
@@ -286,7 +286,7 @@ PARAMETERS = [
 
 
 def check_refused(ops, name, arguments, error, match):
-    """Insist on the error, and that nothing changed."""
+    """Check the error, and that nothing changed."""
     with pytest.raises(error, match=match):
         getattr(ops, name)(**arguments)
     for value in arguments.values():

@@ -1,4 +1,4 @@
-"""Training on images that are moved and mirrored at random: repeatable, resumable, alike on every device."""
+"""Training on images moved and mirrored at random: repeatable, resumable, the same on every device."""
 
 import numpy as np
 import pytest

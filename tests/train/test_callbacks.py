@@ -1,4 +1,4 @@
-"""Each callback alone, around a training run that takes no step, and the order in which they are called."""
+"""Each callback alone, around a training run without steps, and the order of the calls."""
 
 import errno
 import json

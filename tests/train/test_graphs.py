@@ -1,4 +1,4 @@
-"""Training on the GPU, in the simulator: equal to the CPU's, and the same whether replayed or launched."""
+"""Training on the GPU, in the simulator: equal to the CPU, and the same whether replayed or launched."""
 
 import contextlib
 import contextvars
@@ -24,7 +24,7 @@ from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.step import train_step
 
 BATCH = 2
-# Two whole batches and a tail: each step is simulated, which takes a second.
+# Two whole batches and a tail: a simulated step takes a second.
 IMAGES = 5
 
 
@@ -227,7 +227,7 @@ def test_a_network_of_the_gpu_is_loaded_on_the_cpu(tmp_path):
 
 @pytest.fixture
 def fake_graphs(monkeypatch):
-    """Record as a CUDA graph does: launches and their arguments, none of which runs before the replay."""
+    """Record like a CUDA graph: launches and their arguments, which run only in the replay."""
     recorded = []
 
     def record(function):
@@ -250,13 +250,13 @@ def fake_graphs(monkeypatch):
 
 
 class SecondOfTwo(Alone):
-    """A worker that has no image of a batch of one, and lets the gradients be."""
+    """A worker without an image from a batch of one, which leaves the gradients alone."""
 
     size, rank = 2, 1
 
 
 class SecondPart(Part):
-    """What such a worker takes of a batch."""
+    """The share of such a worker in a batch."""
 
     def phases_of_nothing(self):
         yield "loss"
@@ -267,7 +267,7 @@ class SecondPart(Part):
     [("none", ALONE, 0), ("crop", ALONE, 1), ("none", SecondOfTwo(), 1)],
 )
 def test_each_step_takes_its_rate_and_moves_the_cursors(data, augment, workers, advances):
-    """Without a launch for it, but where no kernel gathers that could move a cursor."""
+    """Without an extra launch, except if no gathering kernel could move a cursor."""
     model, lrs, count = toy_cnn(), [0.02, 0.01, 0.005], 1
     common = model, CrossEntropyLoss(BATCH, 4, "gpu"), SGD(model), data, lambda line: None, False
     steps = step.steps_of(*common, augmentation(augment, (1, 10, 10), 0), SecondPart(workers=workers))
@@ -331,7 +331,7 @@ def test_without_graphs_it_warns_once_and_trains(data):
 
 
 class FakeStream:
-    """Notes for which streams it waits."""
+    """Records the streams that it waits for."""
 
     def __init__(self):
         self.waited = []
@@ -341,7 +341,7 @@ class FakeStream:
 
 
 class FakeCore:
-    """Stands in for `cuda.core`: notes what is asked of the stream, the builder and the graph."""
+    """Replaces `cuda.core`: records the calls of the stream, the builder and the graph."""
 
     def __init__(self, failure=None):
         self.calls, self.failure = [], failure
@@ -361,7 +361,7 @@ class FakeCore:
 
     def end_building(self):
         if self.failure:
-            raise self.failure  # and the stream goes on recording, as the real one does then
+            raise self.failure  # and the stream continues to record, like the real one
         self.calls.append("end")
         return self
 
@@ -380,7 +380,7 @@ class FakeCore:
 
 @pytest.fixture
 def core(monkeypatch):
-    """Let `record` find a `cuda.core`, and a GPU."""
+    """Give `record` a `cuda.core` and a GPU."""
 
     def become(failure=None):
         fake = FakeCore(failure)
@@ -399,7 +399,7 @@ def test_recording_uses_the_builders_stream_and_replay_the_current_one(core):
         assert fake.calls == ["begin", True, "end", "close"]
         replay()
     assert fake.calls[4:] == ["launch"]
-    # Both streams are recorded, and come together in the end.
+    # Both streams are recorded, and joined in the end.
     assert (fake.side.waited, fake.stream.waited) == ([fake.stream], [fake.side])
 
 
@@ -413,16 +413,16 @@ def test_unrecordable_operations_end_the_recording_with_a_reason(core):
     fake = core(RuntimeError("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"))
     with device.use_stream(fake), pytest.raises(graphs.GraphsUnavailable, match="CAPTURE_INVALIDATED"):
         graphs.record(lambda: None)
-    # What came first is the reason, not what it led to.
+    # The first error is the reason, not its consequences.
     with device.use_stream(fake), pytest.raises(graphs.GraphsUnavailable, match="division by zero"):
         graphs.record(lambda: 1 / 0)
-    # Closed, or the stream would record for ever: nobody could launch anything on it.
+    # Closed, or the stream would record for ever: nothing could be launched on it.
     assert fake.calls == ["begin", "close"] * 2
 
 
 @pytest.mark.slow
 def test_launches_of_a_branch_may_come_last(data, monkeypatch):
-    """In a graph it may begin at once, as it does without one, and as late as the next join, as here."""
+    """In a graph it may begin at once, as without one, or as late as the next join, as here."""
     from cnn_numba.nn import heads
 
     late, held = [], []

@@ -1,4 +1,4 @@
-"""Two training runs in one folder: the second is refused, and what a killed one leaves is no obstacle."""
+"""Two training runs in one folder: the second raises, and leftovers of a killed one are no obstacle."""
 
 import errno
 import fcntl
@@ -199,7 +199,7 @@ def test_a_pipe_stays_a_pipe(tmp_path):
     assert (tmp_path / "pipe").is_fifo()
     if Path("/dev/full").is_char_device():
         (full := tmp_path / "pipe").unlink()
-        full.symlink_to("/dev/full")  # the link, for what would be replaced is in this folder
+        full.symlink_to("/dev/full")  # the link, because the file to replace is in this folder
         with pytest.raises(OSError, match=r"No space left on device: '.*pipe'"):
             with written_whole(full) as file:
                 file.write(b"text")
@@ -217,7 +217,7 @@ def test_a_read_only_folder_is_named_instead_of_the_temporary_file(tmp_path, mon
 
 
 def test_a_read_only_folder_names_the_file(tmp_path, monkeypatch):
-    """The folder takes no file, and so lets none be removed either: the first error is the one to read."""
+    """No file can be created in the folder, nor removed: the first error is the important one."""
     monkeypatch.setattr("builtins.open", refuse)
     monkeypatch.setattr("pathlib.Path.unlink", refuse)
     with pytest.raises(OSError, match=r"Read-only file system: '.*/file'"):

@@ -1,4 +1,4 @@
-"""Training with label smoothing: what it reports, saves and resumes, on the host and on the device."""
+"""Training with label smoothing: its reports, saving and resuming, on the host and on the device."""
 
 import numpy as np
 import pytest

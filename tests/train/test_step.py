@@ -1,4 +1,4 @@
-"""One training step, and the strategies by which it is taken."""
+"""One training step, and its strategies."""
 
 import numpy as np
 import pytest

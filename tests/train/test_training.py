@@ -32,7 +32,7 @@ from cnn_numba.train.step import train_step
 
 
 def stripes(train=150, test=40, seed=0):
-    """Dim noise of 8 x 8 with a bright row or a bright column: two classes, easily told apart."""
+    """Dim noise of 8 x 8 with a bright row or a bright column: two classes that are easy to separate."""
     rng = np.random.default_rng(seed)
     images = rng.integers(0, 30, (train + test, 1, 8, 8), np.uint8)
     labels = rng.integers(0, 2, train + test).astype(np.int32)
@@ -160,7 +160,7 @@ def interrupt_at(number):
 @pytest.mark.parametrize("number", [2, 5, 7, 15])
 def test_an_interrupt_saves_between_steps_and_resumes_exactly(tmp_path, number):
     whole, history = run()
-    before = signal.getsignal(signal.SIGINT)  # a shell lets what runs in the background ignore it
+    before = signal.getsignal(signal.SIGINT)  # a shell makes background processes ignore it
     with pytest.raises(Interrupted, match="resume to go on") as caught:
         run(tmp_path, on_step=interrupt_at(number))
     assert f"epoch {(number - 1) // 5 + 1}, step {(number - 1) % 5 + 1}" in str(caught.value)
@@ -444,7 +444,7 @@ def interrupted(tmp_path_factory):
 
 
 def crafted(path, interrupted, arrays=(), about=(), progress=(), recipe=()):
-    """Write a checkpoint with some fields changed, and those that are `...` left out."""
+    """Write a checkpoint with some fields changed; those that are `...` are left out."""
     content = json.loads(str(interrupted["about"]))
     for fields, changes in (
         (content["progress"]["recipe"], recipe),
@@ -660,7 +660,7 @@ PNG_BEGIN, PNG_END = b"\x89PNG", b"IEND\xaeB`\x82"
 
 
 def assert_records_follow(folder):
-    """Check that the records are whole and tell what the checkpoint does."""
+    """Check that the records are whole and agree with the checkpoint."""
     history = load_checkpoint(folder / "checkpoint.npz").progress["history"]
     assert history_of(folder) == history
     with open(folder / "history.csv") as file:
@@ -684,7 +684,7 @@ def test_resuming_rewrites_the_records(tmp_path, finished):
     (tmp_path / "history.json").unlink()
     (tmp_path / "history.csv").write_text("epoch,")
     (tmp_path / "curves.png").write_bytes(b"")
-    # Before a step is taken, and so also if none is.
+    # Before the first step, and so also without any step.
     with contextlib.suppress(Stop):
         run(tmp_path, epochs=2, resume=True, on_step=stop_at(9))
     assert_records_follow(tmp_path)
@@ -737,7 +737,7 @@ class Killed(BaseException):
 
 
 def killed_at(patch, number):
-    """Let the change of a file with this number, and every one after it, not happen any more."""
+    """Suppress the change of a file with this number, and all later ones."""
     counter = itertools.count()
 
     def mortal(change):
@@ -775,12 +775,12 @@ def test_a_kill_at_any_write_loses_nothing(tmp_path, monkeypatch):
                 pass
         kept = [path.read_bytes() for path in folder.glob("**/checkpoint.npz")]
         assert earlier in kept, number
-        # What is there goes on, whichever run it is, with records that follow from it.
+        # Whichever run is there is resumed, and its records agree with it.
         recipe = load_checkpoint(folder / "checkpoint.npz").progress["recipe"]
         seeds.add(recipe["seed"])
         run(folder, resume=True, epochs=recipe["epochs"], seed=recipe["seed"])
         assert_records_follow(folder)
-        # And what a kill left half-done is gone after the next run.
+        # Unfinished files of a kill are gone after the next run.
         run(folder, epochs=1, seed=2)
         assert_records_follow(folder)
         assert list(folder.glob(".*")) == []
@@ -887,9 +887,9 @@ def test_curves_are_drawn_for_a_single_epoch(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
 def test_a_hundred_losses_on_mnist_equal_pytorchs(place):
-    """In one of some orders: in about every second, rounding decides which pixel of a window is the largest.
+    """In one of several orders: in about half of them, rounding decides which pixel of a window is largest.
 
-    From there on the two go apart: to change the weights by 6e-8 moves PyTorch's own losses by per cents
+    From there on the two diverge: changing the weights by 6e-8 moves PyTorch's own losses by per cents
     within a hundred steps, in float64 as well. Where that happens depends on the processor, as rounding does.
     """
     apart = {}
