@@ -76,7 +76,7 @@ def test_a_part_imports_only_from_itself_and_those_below(part):
                 assert part_of(module) not in above, f"{path}, line {line} imports {module}, of a part above"
 
 
-def test_every_file_of_the_package_is_in_a_room():
+def test_every_file_of_the_package_is_in_a_part():
     found = {
         path.relative_to(ROOT / "cnn_numba").parts[0].removesuffix(".py") for path in files_of("cnn_numba")
     }
@@ -128,7 +128,7 @@ def test_a_part_of_gpuless_imports_only_from_those_below(part):
                 assert rest.partition(".")[0] in (part, *allowed), f"{path}, line {line} imports {module}"
 
 
-def test_every_file_of_gpuless_is_in_a_room():
+def test_every_file_of_gpuless_is_in_a_part():
     found = {path.relative_to(ROOT / "gpuless").parts[0].removesuffix(".py") for path in files_of("gpuless")}
     assert found == {"__init__", *(part for part in GPULESS if "/" not in part)}
 
@@ -164,7 +164,7 @@ def test_gpuless_knows_nothing_of_the_course():
         assert "cnn_numba" not in path.read_text(encoding="utf-8"), path
 
 
-def test_the_package_uses_the_public_face_of_gpuless():
+def test_the_package_uses_only_the_public_names_of_gpuless():
     for path in files_of("cnn_numba"):
         for module, line in imports_of(path):
             if module.split(".")[0] == "gpuless":
@@ -173,7 +173,7 @@ def test_the_package_uses_the_public_face_of_gpuless():
 
 
 def test_a_reference_imports_only_numpy_and_shared_parts():
-    """And other references, and the checks of settings and of shapes; no arithmetic of another backend.
+    """Also other references and the checks of settings and shapes, but no arithmetic of another backend.
 
     The declarations in its `checks.py`, and `specs.py` that reads them, compare sizes and compute
     nothing: they are shared, and import no more than a reference does.
@@ -199,7 +199,7 @@ def test_nothing_is_imported_by_a_name_in_a_string():
         assert not re.search(r"""import_module\(f?["']cnn_numba""", text), path
 
 
-def test_where_is_asked_of_the_room_and_not_of_a_word():
+def test_code_asks_the_backend_instead_of_comparing_names():
     for path in files_of("cnn_numba"):
         if "device" in path.parts or path.name == "backends.py":
             continue

@@ -12,7 +12,7 @@ from cnn_numba.cli import main
 from cnn_numba.train.step import HostSteps
 
 
-def fateful(what, step):
+def with_event(what, step):
     """Return the function for the steps of the training run, with the event at this step."""
     take, taken = HostSteps.take, 0
 
@@ -31,5 +31,5 @@ def fateful(what, step):
 if __name__ == "__main__":
     what, rank, step, *arguments = sys.argv[1:]
     if os.environ["RANK"] == rank and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
-        HostSteps.take = fateful(what, int(step))
+        HostSteps.take = with_event(what, int(step))
     main(arguments)

@@ -71,18 +71,18 @@ def starts_from_garbage(x):
     return out
 
 
-def keeps_what_a_launch_returns(x):
+def keeps_the_result_of_a_launch(x):
     out = copy_kernel[1, 8](x, x)
     return out
 
 
 def test_assigning_the_result_of_a_launch():
-    given = evidence(trial(None), attempt=keeps_what_a_launch_returns)
+    given = evidence(trial(None), attempt=keeps_the_result_of_a_launch)
     mistake, text = finding_of("functions", "suspicious_source", given)
     assert mistake == "launch assigned"
     assert "A launch returns None: leave out `out =`." in text
     assert finding_of("functions", "suspicious_source", evidence(trial(x))) is None
-    right = evidence(trial(x)._replace(right=True), attempt=keeps_what_a_launch_returns)
+    right = evidence(trial(x)._replace(right=True), attempt=keeps_the_result_of_a_launch)
     assert finding_of("functions", "suspicious_source", right) is None
 
 
@@ -281,7 +281,7 @@ def test_wrong_entries_that_may_be_on_the_border_by_accident():
     assert ["on the border" in text for text in texts] == [False, True]
 
 
-def test_what_wrong_entries_have_in_common():
+def test_common_features_of_wrong_entries():
     square = np.ones((2, 2))
     right = trial(2 * square, square)._replace(right=True)
     _, text = finding_of("results", "numbers", evidence(right, trial(2 * x + (x > 4))))

@@ -1433,7 +1433,7 @@ def test_a_barrier_in_a_function_is_described_by_its_name():
     assert verdict.message.startswith("Every thread of a block has to reach the barrier in `meet`")
 
 
-def test_what_kernels_print_is_cut_short(capsys):
+def test_output_of_kernels_is_cut_short(capsys):
     @cuda.jit
     def printing(x, a, out):
         i = cuda.grid(1)
@@ -1448,7 +1448,7 @@ def test_what_kernels_print_is_cut_short(capsys):
     assert re.fullmatch(r"\.\.\. and \d+ more lines, of all cases of the check", last)
 
 
-def test_what_a_function_prints_is_cut_short(capsys):
+def test_output_of_a_function_is_cut_short(capsys):
     def printing(x):
         print(*x, sep="\n")
         return x

@@ -43,7 +43,7 @@ def one_after_another(a, b, c, d, out, other):
     out[i] = (c[i] * d[i] - d[i]) - a[i] * b[i]
 
 
-def a_product_of_its_own(a, b, c, d, out, other):
+def separate_product(a, b, c, d, out, other):
     i = cuda.grid(1)
     product = a[i] * b[i]
     out[i] = product - c[i]
@@ -81,7 +81,7 @@ CASES = {
     of_two_products_the_first: (lambda a, b, c, d: (fused(a, b, -(c * d)), None), 1),
     into_two_sums: (lambda a, b, c, d: (fused(a, b, -c), fused(a, b, -d)), 2),
     one_after_another: (lambda a, b, c, d: (fused(-a, b, fused(c, d, -d)), None), 2),
-    a_product_of_its_own: (lambda a, b, c, d: (a * b - c, a * b * c), 0),
+    separate_product: (lambda a, b, c, d: (a * b - c, a * b * c), 0),
     a_product_that_is_kept: (lambda a, b, c, d: (a * b - c, a * b), 0),
     without_itself: (lambda a, b, c, d: (0 * a, None), 0),
     in_another_block: (lambda a, b, c, d: (np.where(d > 0, a * b - c, d - a * b), None), 0),

@@ -822,11 +822,11 @@ def test_no_atomic_is_advised_if_none_helps(name, advice):
 
 @stepped
 def test_a_barrier_in_different_rounds_names_both():
-    (finding,) = bug_report("barrier_in_a_round_of_its_own").findings
+    (finding,) = bug_report("barrier_in_another_round").findings
     assert (finding.thread, finding.other_thread) == ((0, 0, 0), (1, 0, 0))
     assert "in the round k = 0 of a loop, and thread 1 in the round k = 1: every" in finding.message
     with pytest.raises(gpuless.DivergenceError, match="in the round k = 1"):
-        planted_bugs.barrier_in_a_round_of_its_own[1, 4](cuda.to_device(np.zeros(4)))
+        planted_bugs.barrier_in_another_round[1, 4](cuda.to_device(np.zeros(4)))
 
 
 @cuda.jit

@@ -408,7 +408,7 @@ def function(x):
 
 
 @cuda.jit
-def calls_what_has_no_source(x):
+def calls_function_without_source(x):
     no_source(x, cuda.threadIdx.x)
     for _ in range(2):
         cuda.syncthreads()
@@ -435,7 +435,7 @@ def test_functions_without_source_may_wait(order):
     assert run(without_source(TURNED), order=order) == BACKWARDS
     assert run(without_source(CALLS_WHAT_WAITS, helpers=helpers), order=order) == BACKWARDS
     assert run(without_source(CALLS_WHAT_WAITS, helpers=NAMED), order=order) == BACKWARDS
-    assert run(calls_what_has_no_source, order=order) == BACKWARDS
+    assert run(calls_function_without_source, order=order) == BACKWARDS
     assert threading.active_count() == before
 
 

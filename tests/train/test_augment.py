@@ -37,7 +37,7 @@ def train(data, place="cpu", augment="crop-flip", weight_decay=1e-3, epochs=2, *
     return device.to_host(model.parameters).copy(), history
 
 
-def test_what_the_names_mean():
+def test_the_meaning_of_the_names():
     assert augmentation("none", (3, 32, 32), 0) is None
     moved, mirrored = (augmentation(name, (3, 32, 24), 5) for name in ("crop", "crop-flip"))
     assert (moved[:2], mirrored[:2]) == ((4, False), (4, True))
