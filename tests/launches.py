@@ -9,6 +9,16 @@ from cnn_numba.ops.dense import gpu_vectorised
 from gpuless import sanitize
 
 
+def on_device(*arrays):
+    """Return copies of arrays on the device."""
+    return [device.to_device(array) for array in arrays]
+
+
+def to_host(arrays):
+    """Return copies of arrays on the host."""
+    return [device.to_host(array) for array in arrays]
+
+
 @contextmanager
 def only_launches():
     """Allow only kernel launches, as in a CUDA graph; give a list of the kernels' names."""

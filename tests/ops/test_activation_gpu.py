@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import assert_close, poisoned, random_float32
-from launches import only_launches, sanitized
+from launches import on_device, only_launches, sanitized
 
 from cnn_numba import device
 from cnn_numba.ops.activation import gpu, reference
@@ -17,10 +17,6 @@ KINDS = ["relu", "sigmoid", "tanh"]
 def small_blocks(monkeypatch):
     """Several blocks for these small arrays, with a tail in the last."""
     monkeypatch.setattr(gpu, "THREADS", 64)
-
-
-def on_device(*arrays):
-    return [device.to_device(array) for array in arrays]
 
 
 @pytest.fixture(params=[True, False], ids=["vectorized", "naive"])

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 from helpers import assert_close, poisoned, random_float32
+from launches import on_device
 from test_conv import Case
-from test_conv_gpu import check_backward_input, check_forward, on_device, window
+from test_conv_gpu import check_backward_input, check_forward, window
 
 from cnn_numba import device
 from cnn_numba.ops.conv import gpu, gpu_direct, reference

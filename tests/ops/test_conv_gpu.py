@@ -5,6 +5,7 @@ import pytest
 import torch
 from helpers import assert_close, kernels_in, poisoned, random_float32
 from hypothesis import given, strategies as st
+from launches import on_device
 from test_conv import Case, cases, thorough
 
 from benchmarks.rungs import conv_constant, conv_naive, conv_tiled
@@ -46,10 +47,6 @@ SMALL_CASES = [
     Case((2, 2, 6, 5), (3, 2, 3, 2), 3, 3),
     Case((1, 2, 5, 7), (3, 2, 1, 2), (3, 4)),
 ]
-
-
-def on_device(*arrays):
-    return [device.to_device(array) for array in arrays]
 
 
 def device_poisoned(shape):

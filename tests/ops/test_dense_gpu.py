@@ -3,7 +3,7 @@ import pytest
 import torch
 from helpers import assert_close, poisoned, random_float32
 from hypothesis import given, settings, strategies as st
-from launches import in_two_parts, only_launches, sanitized
+from launches import in_two_parts, on_device, only_launches, sanitized
 
 import gpuless
 from benchmarks.ops import launches_of
@@ -40,10 +40,6 @@ def matrices(rng, rows, columns, depth, transpose_a=False, transpose_b=False):
     a, b = random_float32(rng, rows, depth), random_float32(rng, depth, columns)
     product = a.astype(float) @ b
     return a.T.copy() if transpose_a else a, b.T.copy() if transpose_b else b, product
-
-
-def on_device(*arrays):
-    return [device.to_device(array) for array in arrays]
 
 
 # --- The rungs ---------------------------------------------------------------------------------------------

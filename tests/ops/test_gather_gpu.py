@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import poisoned
-from launches import only_launches, sanitized
+from launches import on_device, only_launches, sanitized
 
 from cnn_numba import device
 from cnn_numba.ops.gather import cpu, gpu
@@ -15,10 +15,6 @@ OUTSIDE = [-1, 11, 2**32, -(2**32), 2**63 - 1, -(2**63)]  # for 11 images; 2**32
 def dataset(rng, count=11, shape=(2, 5, 7)):
     images = rng.integers(0, 256, (count, *shape), dtype=np.uint8)
     return images, rng.integers(0, 10, count, dtype=np.int32)
-
-
-def on_device(*arrays):
-    return [device.to_device(array) for array in arrays]
 
 
 def cursor_at(number):

@@ -4,16 +4,12 @@ import numpy as np
 import pytest
 import torch
 from helpers import poisoned, random_float32
-from launches import only_launches, sanitized
+from launches import on_device, only_launches, sanitized
 from torch.nn import functional
 
 from cnn_numba import device
 from cnn_numba.ops.loss import gpu, reference
 from cnn_numba.ops.loss.gpu import ROWS, THREADS
-
-
-def on_device(*arrays):
-    return [device.to_device(array) for array in arrays]
 
 
 def inputs(rng, batch_size, classes):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import assert_close, poisoned, random_float32
-from launches import only_launches, sanitized
+from launches import on_device, only_launches, sanitized
 
 from cnn_numba import device
 from cnn_numba.ops.pool import gpu, reference
@@ -42,10 +42,6 @@ def general(monkeypatch):
     """Use the general kernels for any windows."""
     monkeypatch.setattr(gpu, "_tiles_2x2", lambda window: False)
     monkeypatch.setattr(gpu, "_are_disjoint", lambda window: False)
-
-
-def on_device(*arrays):
-    return [device.to_device(array) for array in arrays]
 
 
 def forward(case):

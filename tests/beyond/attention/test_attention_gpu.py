@@ -1,20 +1,12 @@
 import numpy as np
 import pytest
 from helpers import kernels_in
-from launches import only_launches, sanitized
+from launches import on_device, only_launches, sanitized, to_host
 from test_attention import inputs, torchs
 
 from cnn_numba import device
 from cnn_numba.beyond.attention import gpu, gpu_tiled
 from gpuless import counting
-
-
-def on_device(*arrays):
-    return [device.to_device(array) for array in arrays]
-
-
-def to_host(arrays):
-    return [device.to_host(array) for array in arrays]
 
 
 def test_launches_and_nothing_else():

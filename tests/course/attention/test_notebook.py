@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import stored
 from numba import cuda
 from solutions import solution_of
 
@@ -20,9 +21,7 @@ NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "23_attention.ipynb"
 
 
 def shown(cell_id):
-    """Return the stored outputs of a cell as text."""
-    (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == cell_id)
-    return "".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
+    return stored.all_shown(NOTEBOOK.name, cell_id)
 
 
 def test_scores_spread_with_the_root_of_d_and_softmax_picks_one():

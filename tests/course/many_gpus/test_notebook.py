@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import stored
 
 from benchmarks import workers as benchmark
 from cnn_course.chapters.many_gpus import exercises as check, pictures, ring, scaling, times, workers
@@ -19,9 +20,7 @@ RECORD = json.loads((ROOT / "benchmarks" / "workers.json").read_text())
 
 
 def shown(cell_id):
-    """Return the stored outputs of a cell as text."""
-    (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == cell_id)
-    return "".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
+    return stored.all_shown(NOTEBOOK.name, cell_id)
 
 
 # --- stored outputs ----------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import stored
 
 from cnn_course.chapters.other_roads import pictures, roads
 from cnn_course.chapters.other_roads.exercises.standardise_rows import Addresses
 from cnn_course.chapters.other_roads.roads import blocks, machine_code, opencl, tuning, yardstick
-from cnn_course.engine import notebooks
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_numba import device
 
@@ -30,9 +30,7 @@ def wanted(task):
 
 
 def shown(cell_id):
-    """Return the stored outputs of a cell as text."""
-    (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == cell_id)
-    return "".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
+    return stored.all_shown(NOTEBOOK.name, cell_id)
 
 
 class Plain:
