@@ -107,7 +107,7 @@ def test_resuming_gives_the_bits_of_an_uninterrupted_run(tmp_path, number):
     assert (tmp_path / "history.csv").read_text().startswith(",".join((*HISTORY_KEYS, *SCALING_KEYS)))
 
 
-def test_another_scaling_or_precision_is_refused_by_name(tmp_path):
+def test_another_scaling_or_precision_is_rejected_by_name(tmp_path):
     train(out=tmp_path, epochs=1)
     saved = load_checkpoint(tmp_path / "checkpoint.npz")
     assert set(saved.scaler) == {"scale", "good_steps", "skipped"}
@@ -135,7 +135,7 @@ def test_an_older_checkpoint_is_one_of_float32_without_scaling(tmp_path):
 
 
 @pytest.mark.parametrize(("scale", "match"), [(-1, "above 0, got -1"), (np.nan, "scale: 1 of 1 are NaN")])
-def test_a_damaged_scale_is_refused(tmp_path, scale, match):
+def test_a_damaged_scale_is_rejected(tmp_path, scale, match):
     train(out=tmp_path, epochs=1)
     path = tmp_path / "checkpoint.npz"
     with np.load(path) as file:
@@ -195,7 +195,7 @@ def test_float16_scales_and_the_others_do_not():
 
 
 @pytest.mark.parametrize("scaler", [5, "yes", LossScaler(small_net())])
-def test_a_scaler_of_something_else_is_refused(scaler):
+def test_a_scaler_of_something_else_is_rejected(scaler):
     model = small_net()
     with pytest.raises(
         ValueError, match="scaler must be made for this model, or be True, False or None; got"

@@ -147,7 +147,7 @@ def test_layers_of_wrong_shapes_raise(layers, match):
         Sequential(layers, (3,))
 
 
-def test_wrong_numbers_are_refused():
+def test_wrong_numbers_are_rejected():
     with pytest.raises(ValueError, match="features must be a multiple of heads, got 10 and 4"):
         MultiHeadAttention(10, 4)
     with pytest.raises(TypeError, match="x must have dtype int32, got float32"):

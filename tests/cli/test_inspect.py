@@ -113,7 +113,7 @@ def test_the_command_accepts_a_file_and_uses_the_signatures_of_a_decorator(tmp_p
         ([f"{__name__}:clean_kernel", "--threads", "2048"], 2, "must be 1 to 1024, got 2048"),
     ],
 )
-def test_the_command_refuses(capsys, arguments, status, message):
+def test_the_command_rejects(capsys, arguments, status, message):
     found, _, error = run_command(capsys, *arguments)
     assert found == status
     assert message in error

@@ -159,7 +159,7 @@ def test_resume_finds_the_network_and_the_data_in_the_checkpoint(run, fit, nothi
         ),
     ],
 )
-def test_options_that_contradict_the_checkpoint_are_refused(run, little, tmp_path, options, before, now):
+def test_options_that_contradict_the_checkpoint_are_rejected(run, little, tmp_path, options, before, now):
     assert run("train", "--epochs", 1, *STEPS, "--out", "here")[0] == 0
     code, out, err = run("train", "--resume", "--out", "here", *options)
     assert (code, out) == (1, "")
@@ -184,7 +184,7 @@ def test_resuming_with_another_number_of_epochs_says_what_to_do(run, little):
     assert "epoch 2 has begun: epochs must be at least 2, got 1" in err
 
 
-def test_resuming_on_other_data_is_refused(run, little):
+def test_resuming_on_other_data_is_rejected(run, little):
     options = ("--epochs", 1, *STEPS)
     assert run("train", *options, "--data-dir", "mine")[0] == 0
     code, _, err = run("train", "--resume")

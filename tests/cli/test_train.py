@@ -132,7 +132,7 @@ def test_a_full_disk_is_reported_with_the_file(in_a_shell, tmp_path):
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_second_training_in_a_folder_is_refused_in_a_line(run, little, tmp_path):
+def test_a_second_training_in_a_folder_is_rejected_in_a_line(run, little, tmp_path):
     with locked(tmp_path / "out"):
         code, out, err = run("train", "--epochs", 1, "--device", "cpu", "--out", tmp_path / "out")
     assert (code, out.count("\n"), err.count("\n")) == (1, 2, 1)

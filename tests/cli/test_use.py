@@ -188,7 +188,7 @@ def test_predict_without_a_network_says_how_to_get_one(run, tmp_path):
         ({"recipe": [1]}, 0, "the recipe must be an object, got [1]"),
     ],
 )
-def test_predict_refuses_a_broken_network(run, tmp_path, progress, value, message):
+def test_predict_rejects_a_broken_network(run, tmp_path, progress, value, message):
     model = mnist_cnn(batch_size=1)
     model.parameters[:] = value
     save_checkpoint(tmp_path / "net.npz", model, progress=progress)

@@ -899,7 +899,7 @@ def test_the_known_digests_match_the_committed_files():
         assert hashlib.sha256(gzip.decompress((COMMITTED / f"{stem}.gz").read_bytes())).hexdigest() == digest
 
 
-def test_an_unknown_name_is_refused():
+def test_an_unknown_name_is_rejected():
     with pytest.raises(
         ValueError,
         match="no data set is called 'imagenet'; choose from mnist, fashion-mnist, cifar10, made-pictures, "
@@ -1254,7 +1254,7 @@ def test_batches_hold_every_sample_once(count, size):
         (10, 4.0, TypeError, r"batch_size must be an int, got 4\.0"),
     ],
 )
-def test_batches_refuse_wrong_sizes_at_once(count, size, error, match):
+def test_batches_reject_wrong_sizes_at_once(count, size, error, match):
     with pytest.raises(error, match=match):
         batches(count, size)
 

@@ -135,7 +135,7 @@ def test_an_array_of_another_gpu_is_named(monkeypatch):
         device.arrays.check_device_array("x", device.zeros(3), (3,))
 
 
-def test_more_elements_than_the_kernels_count_are_refused(monkeypatch):
+def test_more_elements_than_the_kernels_count_are_rejected(monkeypatch):
     monkeypatch.setattr(device.arrays, "MOST_ELEMENTS", 5)
     device.arrays.check_device_array("x", device.zeros(5), (5,))
     with pytest.raises(ValueError, match="x has 6 elements; the kernels count up to 5"):
@@ -259,7 +259,7 @@ def test_a_float_is_no_grid_even_if_the_same_integer_was_one():
         device.launch(add_kernel, 1.0, 4, x, np.float32(1))
 
 
-def test_a_host_array_is_refused():
+def test_a_host_array_is_rejected():
     with pytest.raises(TypeError, match=r"add_kernel: an array of shape \(4,\) is on the host"):
         device.launch(add_kernel, 1, 4, np.zeros(4, np.float32), np.float32(1))
 

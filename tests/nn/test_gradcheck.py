@@ -115,7 +115,7 @@ def test_error_falls_and_rises_again_with_epsilon():
         ((np.sin, np.zeros((2, 1)), np.ones((1, 2))), ValueError, r"\(2, 1\) of the output, got \(1, 2\)"),
     ],
 )
-def test_numerical_gradient_refuses(arguments, error, match):
+def test_numerical_gradient_rejects(arguments, error, match):
     with pytest.raises(error, match=match):
         numerical_gradient(*arguments)
 

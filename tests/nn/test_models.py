@@ -255,7 +255,7 @@ def test_layers_of_wrong_shapes_raise(layers, match):
         (np.zeros((1, 1, 28, 56), np.float32)[..., ::2], ValueError, "C-contiguous"),
     ],
 )
-def test_wrong_batches_are_refused(x, error, match):
+def test_wrong_batches_are_rejected(x, error, match):
     with pytest.raises(error, match=match):
         mnist_cnn(batch_size=2).forward(x)
 
@@ -276,7 +276,7 @@ def test_a_layer_allocates_its_working_memory():
     assert (repr(layer), layer.counts.tolist(), layer.out.dtype) == ("Counting()", [0, 0, 0], np.float64)
 
 
-def test_wrong_construction_is_refused():
+def test_wrong_construction_is_rejected():
     with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         mnist_cnn(batch_size=0)
     with pytest.raises(ValueError, match=r"device must be one of .*, got 'tpu'"):
@@ -421,7 +421,7 @@ def test_too_many_parameters_for_the_kernels_raise():
         Sequential([Linear(2**16, 2**16)], (2**16,), batch_size=1)
 
 
-def test_wrong_labels_are_refused_by_the_loss():
+def test_wrong_labels_are_rejected_by_the_loss():
     loss = CrossEntropyLoss(2, 3)
     with pytest.raises(ValueError, match="got 3 at index 1"):
         loss.forward(np.zeros((2, 3), np.float32), np.array([0, 3], np.int32))

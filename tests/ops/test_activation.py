@@ -227,7 +227,7 @@ def test_empty_arrays(ops, kind):
 @backends("activation", gpu=True)
 @kinds
 @pytest.mark.parametrize("wrong", [(3, 2), (2, 1), (1, 3), (3,), (2, 3, 1)], ids=str)
-def test_shapes_that_differ_are_refused(ops, kind, wrong):
+def test_shapes_that_differ_are_rejected(ops, kind, wrong):
     forward, backward = functions(ops, kind)
     x, out = np.ones((2, 3), np.float32), poisoned(wrong)
     got = rf"\(2, 3\), got \({', '.join(map(str, wrong))},?\)"

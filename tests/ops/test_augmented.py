@@ -94,7 +94,7 @@ def test_all_places_are_equally_likely_and_half_of_the_images_mirrored():
 
 
 @backends("gather")
-def test_an_index_out_of_range_is_refused(ops):
+def test_an_index_out_of_range_is_rejected(ops):
     images = np.zeros((5, 1, 2, 2), np.uint8)
     out = poisoned((2, 1, 2, 2))
     with pytest.raises(IndexError, match=r"indices must lie in 0\.\.4, got 5 at position 1"):
@@ -123,7 +123,7 @@ def test_an_index_out_of_range_is_refused(ops):
         ({"epoch": -1}, ValueError, r"epoch must lie in 0\.\.4294967295, got -1"),
     ],
 )
-def test_wrong_arguments_are_refused(ops, change, error, message):
+def test_wrong_arguments_are_rejected(ops, change, error, message):
     good = {"images": np.zeros((5, 1, 2, 2), np.uint8), "indices": np.array([0, 1]), "mean": 0.0, "std": 1.0}
     good |= {"padding": 1, "flip": True, "seed": 0, "epoch": 0, "out": None}
     ops.gather_augmented(**good)

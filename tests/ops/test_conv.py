@@ -100,7 +100,7 @@ def test_conv_cpu_carries_nan_and_infinity_to_the_outputs_they_reach():
         (([[1]], [[1]], 1), ValueError, "mode must be .* got 1"),
     ],
 )
-def test_conv_cpu_refuses(arguments, error, match):
+def test_conv_cpu_rejects(arguments, error, match):
     with pytest.raises(error, match=match):
         conv_cpu(*arguments)
 
@@ -169,7 +169,7 @@ def test_correlate_cpu_begins_at_lag_zero(n):
         ([1j], None, TypeError, "signal must hold real numbers, got dtype complex128"),
     ],
 )
-def test_correlate_cpu_refuses(signal, delay, error, match):
+def test_correlate_cpu_rejects(signal, delay, error, match):
     with pytest.raises(error, match=match):
         correlate_cpu(signal, delay)
 
@@ -711,7 +711,7 @@ CORRECT = {
 
 
 @pytest.mark.parametrize(("name", "wrong"), [(name, key) for name, keys in CORRECT.items() for key in keys])
-def test_cpu_refuses_other_dtypes_and_layouts(name, wrong):
+def test_cpu_rejects_other_dtypes_and_layouts(name, wrong):
     arguments = {key: value.copy() for key, value in CORRECT[name].items()}
     arguments[OUTPUTS[name]].fill(np.nan)
     extra = {
@@ -754,7 +754,7 @@ def test_no_warnings_from_large_numbers():
         (lambda scratch: scratch._replace(columns=scratch.columns[:-1]), ValueError, "scratch.columns"),
     ],
 )
-def test_cpu_foreign_scratch_is_refused(spoil, error, match):
+def test_cpu_foreign_scratch_is_rejected(spoil, error, match):
     x, weight = np.ones((2, 3, 6, 5), np.float32), np.ones((4, 3, 2, 2), np.float32)
     scratch = cpu.conv2d_scratch(x.shape, weight.shape)
     # Two parts, whatever the number of threads.

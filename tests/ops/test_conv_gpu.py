@@ -503,7 +503,7 @@ def test_no_output_may_overlap_an_input(launches):
     assert not launches
 
 
-def test_foreign_scratch_is_refused(launches):
+def test_foreign_scratch_is_rejected(launches):
     x, grad_output = device.zeros((2, 2, 5, 4)), device.zeros((2, 3, 3, 2))
     scratch = gpu.conv2d_scratch((2, 2, 5, 4), (3, 2, 3, 3))
     for wrong, error, match in (
@@ -528,7 +528,7 @@ def test_a_bias_gradient_of_no_pixels_raises(launches, shape):
     assert not launches
 
 
-def test_filters_larger_than_constant_memory_are_refused(launches):
+def test_filters_larger_than_constant_memory_are_rejected(launches):
     x, bias = device.zeros((1, 4, 1, 1)), device.zeros(4096)
     conv_constant.conv2d_forward_constant(x, device.zeros((4096, 4, 1, 1)), bias)
     assert len(launches) == 1
@@ -539,7 +539,7 @@ def test_filters_larger_than_constant_memory_are_refused(launches):
     assert len(launches) == 1
 
 
-def test_tiles_larger_than_shared_memory_are_refused(launches):
+def test_tiles_larger_than_shared_memory_are_rejected(launches):
     x = device.zeros((1, 1, 60, 90))
     conv_tiled.conv2d_forward_tiled(x, device.zeros((1, 1, 20, 20)))
     assert len(launches) == 1

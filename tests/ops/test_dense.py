@@ -289,7 +289,7 @@ CORRECT = {
 
 
 @pytest.mark.parametrize(("name", "wrong"), [(name, key) for name, keys in CORRECT.items() for key in keys])
-def test_cpu_refuses_other_dtypes_and_layouts(name, wrong):
+def test_cpu_rejects_other_dtypes_and_layouts(name, wrong):
     arguments = {key: np.zeros(shape, np.float32) for key, shape in CORRECT[name].items()}
     arguments[OUTPUTS[name]].fill(np.nan)
     for bad, error, match in (

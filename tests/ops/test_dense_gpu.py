@@ -315,7 +315,7 @@ CORRECT = {
 
 
 @pytest.mark.parametrize(("name", "wrong"), [(name, key) for name, keys in CORRECT.items() for key in keys])
-def test_host_arrays_and_other_dtypes_are_refused(name, wrong):
+def test_host_arrays_and_other_dtypes_are_rejected(name, wrong):
     arguments = {key: np.zeros(shape, np.float32) for key, shape in CORRECT[name].items()}
     there = {key: device.to_device(array) for key, array in arguments.items()}
     module = gpu if hasattr(gpu, name) else matmul
@@ -368,7 +368,7 @@ def test_outputs_may_not_overlap_inputs():
         (lambda: gpu.LinearScratch(np.ones(90, np.float32)), TypeError, "scratch.partial is an array on the"),
     ],
 )
-def test_a_foreign_scratch_is_refused(scratch, error, match):
+def test_a_foreign_scratch_is_rejected(scratch, error, match):
     x, weight, grad_output = on_device(*(np.ones(s, np.float32) for s in ((3, 330), (6, 330), (3, 6))))
     for call in (
         lambda scratch: gpu.linear_forward(x, weight, scratch=scratch),

@@ -177,7 +177,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("change", WRONG)
-def test_wrong_arguments_are_refused(change):
+def test_wrong_arguments_are_rejected(change):
     rng = np.random.default_rng(0)
     arguments = {"x": random_float32(rng, 2, 1, 28, 28), "convolutions": chain_of(MNIST, 1, rng)}
     alter, error, message = WRONG[change]

@@ -95,7 +95,7 @@ def test_gather_labels_picks_by_index(ops):
 # The host cannot check indices on the device: see test_gather_gpu.
 @backends("gather")
 @pytest.mark.parametrize(("indices", "position"), [([0, 5, 1], 1), ([-1], 0), ([4, 4, 2**40], 2)])
-def test_an_index_out_of_range_is_refused_before_any_work(ops, indices, position):
+def test_an_index_out_of_range_is_rejected_before_any_work(ops, indices, position):
     images = np.zeros((5, 1, 2, 2), np.uint8)
     indices = np.array(indices)
     out, labels = poisoned((len(indices), 1, 2, 2)), poisoned(len(indices), np.int32)
@@ -141,7 +141,7 @@ def good_labels():
         ({"std": float("nan")}, ValueError, "std must be at least .* got nan"),
     ],
 )
-def test_gather_batch_refuses_wrong_arguments(ops, change, error, message):
+def test_gather_batch_rejects_wrong_arguments(ops, change, error, message):
     with pytest.raises(error, match=message):
         ops.gather_batch(**(good_batch() | change))
 
@@ -157,7 +157,7 @@ def test_gather_batch_refuses_wrong_arguments(ops, change, error, message):
         ({"out": np.zeros(2, np.float32)}, TypeError, "out must .*int.*, got float32"),
     ],
 )
-def test_gather_labels_refuses_wrong_arguments(ops, change, error, message):
+def test_gather_labels_rejects_wrong_arguments(ops, change, error, message):
     with pytest.raises(error, match=message):
         ops.gather_labels(**(good_labels() | change))
 

@@ -74,7 +74,7 @@ def test_add(ops, shape):
 
 
 @backends("activation", gpu=True)
-def test_shapes_that_differ_are_refused(ops):
+def test_shapes_that_differ_are_rejected(ops):
     x, wrong = np.ones((2, 3), np.float32), np.ones((3, 2), np.float32)
     with pytest.raises(ValueError, match=r"b must have shape \(2, 3\), got \(3, 2\)"):
         ops.add_forward(x, wrong)

@@ -280,7 +280,7 @@ def label_functions(ops):
 
 @backends("loss")
 @pytest.mark.parametrize(("labels", "error", "message"), WRONG_LABELS)
-def test_wrong_labels_are_refused(ops, labels, error, message):
+def test_wrong_labels_are_rejected(ops, labels, error, message):
     for function, outputs in label_functions(ops):
         with pytest.raises(error, match=re.escape(message)):
             function(labels)

@@ -142,7 +142,7 @@ def test_metrics_add_up_over_batches(rng):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_host_arrays_are_refused(rng, name):
+def test_host_arrays_are_rejected(rng, name):
     given = arguments(rng, name)
     for position, array in enumerate(given):
         wrong = list(given)
@@ -153,7 +153,7 @@ def test_host_arrays_are_refused(rng, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_other_dtypes_are_refused(rng, name):
+def test_other_dtypes_are_rejected(rng, name):
     given = arguments(rng, name)
     for position, array in enumerate(given):
         wrong = list(given)
@@ -163,7 +163,7 @@ def test_other_dtypes_are_refused(rng, name):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "cross_entropy" in name or "metrics" in name])
-def test_labels_of_another_shape_are_refused(rng, name):
+def test_labels_of_another_shape_are_rejected(rng, name):
     given = arguments(rng, name)
     position = 2 if name == "accumulate_metrics" else 1
     given[position] = device.zeros(4, np.int32)

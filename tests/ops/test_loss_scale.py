@@ -194,7 +194,7 @@ def test_cpu_rejects_wrong_arrays(name, argument):
         ({"interval": 0}, "interval must be at least 1, got 0"),
     ],
 )
-def test_settings_out_of_range_are_refused(ops, setting, match):
+def test_settings_out_of_range_are_rejected(ops, setting, match):
     arguments = good_arguments("update_loss_scale")
     with pytest.raises(ValueError, match=match):
         ops.update_loss_scale(**arguments, **setting)

@@ -422,7 +422,7 @@ def test_a_wrong_argmax_array_raises_before_anything_is_written(ops):
         ((OUT, OUT, X.shape), TypeError, "argmax must .* got (dtype )?float32"),
     ],
 )
-def test_max_backward_refuses(ops, arguments, error, match):
+def test_max_backward_rejects(ops, arguments, error, match):
     grad_input = poisoned(X.shape)
     with pytest.raises(error, match=match):
         ops.max_pool2d_backward(*arguments, grad_input=grad_input)
@@ -431,7 +431,7 @@ def test_max_backward_refuses(ops, arguments, error, match):
 
 @backends("pool")
 @pytest.mark.parametrize(("offset", "got"), [(24, "24"), (-1, "-1")])
-def test_max_backward_refuses_positions_outside_the_plane(ops, offset, got):
+def test_max_backward_rejects_positions_outside_the_plane(ops, offset, got):
     grad_input = poisoned(X.shape)
     with pytest.raises(ValueError, match=rf"argmax must lie in 0\.\.23, got {got}"):
         ops.max_pool2d_backward(OUT, ARGMAX + np.int32(offset), X.shape, grad_input=grad_input)
@@ -449,7 +449,7 @@ def test_max_backward_refuses_positions_outside_the_plane(ops, offset, got):
         ((OUT, (2, 3, 4), 2), X.shape, r"\(2, 3, 4\)"),
     ],
 )
-def test_average_backward_refuses(ops, arguments, out_shape, match):
+def test_average_backward_rejects(ops, arguments, out_shape, match):
     grad_input = poisoned(out_shape)
     with pytest.raises(ValueError, match=match):
         ops.avg_pool2d_backward(*arguments, grad_input=grad_input)
@@ -465,7 +465,7 @@ CORRECT = {
 
 
 @pytest.mark.parametrize(("name", "wrong"), [(name, key) for name, keys in CORRECT.items() for key in keys])
-def test_cpu_refuses_other_dtypes_and_layouts(name, wrong):
+def test_cpu_rejects_other_dtypes_and_layouts(name, wrong):
     arguments = {key: value.copy() for key, value in CORRECT[name].items()}
     written = arguments["out" if "forward" in name else "grad_input"]
     written.fill(np.nan)

@@ -274,12 +274,12 @@ def test_empty_products(ops):
 
 
 @backends("dense", gpu=True)
-def test_another_precision_is_refused_in_dense_layers(rng, ops):
+def test_another_precision_is_rejected_in_dense_layers(rng, ops):
     refuses(ops, linear_calls(rng, 2, 3, 4))
 
 
 @backends("conv", gpu=True)
-def test_another_precision_is_refused_in_convolutions(rng, ops):
+def test_another_precision_is_rejected_in_convolutions(rng, ops):
     refuses(ops, conv_calls(rng, *CONV[1]))
 
 

@@ -304,7 +304,7 @@ def test_wrong_shapes_raise(ops, name, parameter):
 
 @backends("update", gpu=True)
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
-def test_other_types_are_refused(ops, name, parameter):
+def test_other_types_are_rejected(ops, name, parameter):
     for wrong, got in (
         (np.ones(3, np.int32), "int32"),
         ([1.0, 1.0, 1.0], r"\[1.0, 1.0, 1.0\]"),
@@ -344,7 +344,7 @@ def test_steps_count_from_one(ops, step, error, match):
     check_refused(ops, "adam_update", good_arguments("adam_update") | {"step": step}, error, match)
 
 
-def test_cpu_read_only_state_is_refused():
+def test_cpu_read_only_state_is_rejected():
     arrays = [np.ones(3, np.float32) for _ in range(4)]
     for index, name in ((0, "parameters"), (2, "exp_avg"), (3, "exp_avg_sq")):
         arrays[index].flags.writeable = False

@@ -115,7 +115,7 @@ def test_a_checkpoint_from_before_augmentation_existed_is_resumed(data, tmp_path
         ({"weight_decay": -1}, "at least 0"),
     ],
 )
-def test_a_crafted_recipe_is_refused(data, tmp_path, changed, message):
+def test_a_crafted_recipe_is_rejected(data, tmp_path, changed, message):
     train(data, epochs=1, out=tmp_path)
     recipe = load_checkpoint(tmp_path / "checkpoint.npz").progress["recipe"]
     save_checkpoint(tmp_path / "checkpoint.npz", toy(), None, {"recipe": recipe | changed})

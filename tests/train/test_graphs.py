@@ -107,7 +107,7 @@ def test_a_relu_is_computed_by_the_layer_before():
         assert (linear.relu, relu.fused) == (True, True)
 
 
-def test_a_host_array_is_refused():
+def test_a_host_array_is_rejected():
     with pytest.raises(TypeError, match=r"x is an array on the host, shape \(1, 1, 10, 10\)"):
         toy_cnn().forward(np.zeros((1, 1, 10, 10), np.float32))
 

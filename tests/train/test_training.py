@@ -203,7 +203,7 @@ def test_a_training_may_not_end_before_its_current_epoch(tmp_path):
     assert len(history) == 2
 
 
-def test_another_recipe_is_refused(tmp_path):
+def test_another_recipe_is_rejected(tmp_path):
     run(tmp_path, epochs=1)
     model = small_net()
     with pytest.raises(ValueError, match=r"lr 0\.01, now 0\.02"):
@@ -342,7 +342,7 @@ def test_an_open_file_is_no_path_and_stays_open(tmp_path):
         file.write(b"still open")
 
 
-def test_a_newer_format_is_refused(tmp_path, monkeypatch):
+def test_a_newer_format_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr("cnn_numba.train.checkpoint.FORMAT_VERSION", 2)
     save_checkpoint(tmp_path / "net.npz", small_net())
     monkeypatch.undo()
@@ -596,7 +596,7 @@ def test_other_images_of_the_same_number_raise(tmp_path):
 
 
 @pytest.mark.parametrize("part", ["images", "labels"])
-def test_another_test_set_is_refused(tmp_path, part):
+def test_another_test_set_is_rejected(tmp_path, part):
     model, data = small_net(), stripes()
     fit(model, data, Adam(model), epochs=1, out=tmp_path, progress=False)
     getattr(data, f"test_{part}")[3] ^= 1
@@ -789,7 +789,7 @@ def test_a_kill_at_any_write_loses_nothing(tmp_path, monkeypatch):
     assert seeds == {0, 1}
 
 
-def test_wrong_arguments_are_refused():
+def test_wrong_arguments_are_rejected():
     with pytest.raises(ValueError, match="epochs must be at least 1, got 0"):
         run(epochs=0)
     with pytest.raises(ValueError, match=r"schedule must be one of .*, got 'linear'"):
@@ -799,7 +799,7 @@ def test_wrong_arguments_are_refused():
         run(model=model, optimizer=Adam(model))
 
 
-def test_an_optimizer_of_another_model_is_refused():
+def test_an_optimizer_of_another_model_is_rejected():
     with pytest.raises(ValueError, match="made for another model"):
         run(optimizer=Adam(small_net()))
 

@@ -294,7 +294,7 @@ def test_gradients_over_many_samples_keep_their_digits(ops):
 
 @backends("norm", gpu=True)
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 3, 1, 1)], ids=str)
-def test_batch_norm_refuses_to_train_on_one_value_per_channel(ops, shape):
+def test_batch_norm_rejects_to_train_on_one_value_per_channel(ops, shape):
     arrays = image_inputs(shape)
     arguments = [arrays[name] for name in ("x", "weight", "bias", "running_mean", "running_var")]
     before = [array.copy() for array in arguments]
@@ -449,7 +449,7 @@ def test_cpu_rejects_wrong_arrays(name, parameter):
 
 
 @backends("norm", gpu=True)
-def test_empty_arrays_are_refused(ops):
+def test_empty_arrays_are_rejected(ops):
     with pytest.raises(ValueError, match=r"x must .*not be empty, got shape \(0, 3, 2, 2\)"):
         ops.batch_norm2d_forward(ones(0, 3, 2, 2), *(ones(3) for _ in range(4)))
     with pytest.raises(ValueError, match=r"x must .*not be empty, got shape \(0, 4\)"):
@@ -458,7 +458,7 @@ def test_empty_arrays_are_refused(ops):
 
 @backends("norm", gpu=True)
 @pytest.mark.parametrize("axes", [(2, 5), (1, 5), (3, 4), (1, 2, 3, 4, 5)], ids=str)
-def test_layer_norm_refuses_axes_that_x_does_not_end_in(ops, axes):
+def test_layer_norm_rejects_axes_that_x_does_not_end_in(ops, axes):
     wanted = ", ".join(map(str, axes))
     match = re.escape(f"x must have shape (samples..., {wanted}), got (2, 3, 4, 5): weight has features = ")
     out = poisoned((2, 3, 4, 5))
@@ -468,7 +468,7 @@ def test_layer_norm_refuses_axes_that_x_does_not_end_in(ops, axes):
 
 
 @backends("norm", gpu=True)
-def test_layer_norm_refuses_a_weight_without_axes(ops):
+def test_layer_norm_rejects_a_weight_without_axes(ops):
     with pytest.raises(ValueError, match=r"weight must have shape \(features, \.\.\.\), got \(\)"):
         ops.layer_norm_forward(ones(3), ones(), ones())
 

@@ -383,7 +383,7 @@ def test_time_first_data_raise_where_shapes_show_it(ops):
 
 @every_backend
 @pytest.mark.parametrize("shape", [(0, 3, 4), (2, 0, 4), (2, 3, 0)], ids=str)
-def test_empty_sequences_are_refused(ops, shape):
+def test_empty_sequences_are_rejected(ops, shape):
     with pytest.raises(ValueError, match=rf"x must .*not be empty, got shape {re.escape(str(shape))}"):
         ops.lstm_forward(ones(*shape), ones(20, shape[2]), ones(20, 5))
 

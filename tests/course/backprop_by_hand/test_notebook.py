@@ -131,7 +131,7 @@ def test_patients_have_different_bugs_and_some_bugs_have_no_patient():
         assert wrong(letter) == wrong(bug)
 
 
-def test_unknown_bugs_are_refused():
+def test_unknown_bugs_are_rejected():
     with pytest.raises(ValueError, match=r"bug must be one of flipped filter, .*got 'G'"):
         gradients(digits(), "G")
 

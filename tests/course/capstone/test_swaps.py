@@ -94,7 +94,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("name", "launcher"), REFUSED.values(), ids=REFUSED)
-def test_a_wrong_swap_is_refused_by_name(name, launcher, request):
+def test_a_wrong_swap_is_rejected_by_name(name, launcher, request):
     with pytest.raises(Wrong) as refused:
         judge(name, launcher)
     assert refused.value.mistake == request.node.callspec.id.partition(", ")[0]

@@ -183,7 +183,7 @@ def test_every_kernel_of_the_training_has_a_subtle_mistake_above():
     assert {part.name for part in PARTS} - SUBTLE.keys() == {"momentum_kernel"}
 
 
-def test_an_unknown_kernel_is_refused():
+def test_an_unknown_kernel_is_rejected():
     with pytest.raises(ValueError, match="the network has no part relu"):
         OwnNetwork(16, {"relu": None})
 
