@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 # Before numba is imported: its threads wait asleep. By default they wait in a busy loop, which is faster
-# for training but takes the cores from torch and from the tests that run beside.
+# for training but takes the cores from torch and from other tests.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Before numpy is: after each product of matrices its threads look out for the next one in a busy loop, which
 # takes several times the product's own time.
@@ -18,7 +18,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Before PyTorch imports Triton, whose kernels are interpreted or compiled as this says then.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
-# What tests and the notebooks that they run solve is not the reader's.
+# What tests and their notebooks solve does not go into the reader's workbook.
 os.environ["CNN_NUMBA_WORKBOOK"] = f"{tempfile.gettempdir()}/workbook-{os.getpid()}"
 os.environ["CNN_NUMBA_TRUST_WORKBOOK"] = tempfile.gettempdir()
 
@@ -87,7 +87,7 @@ def keep_bytecode(config):
 
 
 def pytest_configure(config):
-    """Look for garbage more seldom; let a run that waits for a long test say for which, once a minute."""
+    """Collect garbage less often; name long tests while they run, once a minute."""
     gc.set_threshold(50_000)  # collecting and compiling make small objects by the million, and keep most
     if not hasattr(config, "workerinput"):  # in pytest-xdist's workers nothing is printed
         config.pluginmanager.register(StillRunning())
@@ -95,7 +95,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Look for no garbage while tests are collected: what is imported and found stays."""
+    """Collect no garbage while tests are collected: imported modules and found tests stay."""
     gc.disable()
     try:
         return (yield)
@@ -106,9 +106,9 @@ def pytest_collection():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item):
-    """Let what the files before have left be looked through no more for garbage: it takes seconds each time.
+    """Exclude the objects of earlier files from garbage collection: it would take seconds each time.
 
-    Most of it is what Numba keeps of all that it has compiled.
+    Most of them are what Numba keeps of compiled functions.
     """
     if item.config.stash.get(FILE, None) != item.path:
         item.config.stash[FILE] = item.path
@@ -116,7 +116,7 @@ def pytest_runtest_protocol(item):
 
 
 def pytest_sessionfinish():
-    """Spare pytest the same, which looks for garbage until there is none."""
+    """Stop pytest from doing the same, which collects garbage until there is none."""
     gc.freeze()
 
 
@@ -127,15 +127,15 @@ def pytest_unconfigure():
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's
 def pytest_xdist_make_scheduler(config, log):
-    """Deal whole files to the processes."""
+    """Distribute whole files to the processes."""
     from scheduling import ByFile
 
     return ByFile(config, log)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest's, which chooses by marks
+@pytest.hookimpl(tryfirst=True)  # before pytest's own hook, which selects by marks
 def pytest_collection_modifyitems(config, items):
-    """Mark what repeats; skip tests of a GPU where there is none; begin with the slow ones if several run."""
+    """Mark repetitions; skip tests of a GPU without one; if several processes run, start with slow tests."""
     mark_repetitions(items)
     if hasattr(config, "workerinput"):  # in a process of pytest-xdist
         import scheduling
@@ -151,7 +151,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_deselected(items):
-    """Count what is left to `make test-all`; all processes of a run find the same."""
+    """Count the tests left to `make test-all`; all processes of a run find the same."""
     config = items[0].config
     left = sum(item.get_closest_marker("exhaustive") is not None for item in items)
     if left and "not exhaustive" in config.option.markexpr:
@@ -162,12 +162,12 @@ def pytest_deselected(items):
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's
 def pytest_testnodedown(node):
-    """Take over what a process has counted."""
+    """Take the count of a process."""
     node.config.stash[LEFT] = getattr(node, "workeroutput", {}).get("left", 0)
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Say what was left out."""
+    """Report what was left out."""
     if config.stash.get(LEFT, 0):
         terminalreporter.write_line(
             f"{config.stash[LEFT]} exhaustive tests, which repeat other proofs, are left to `make test-all`."
@@ -176,15 +176,15 @@ def pytest_terminal_summary(terminalreporter, config):
 
 @pytest.fixture
 def rng():
-    """Return a generator that starts afresh, from the same seed, in every test."""
+    """Return a generator with the same seed in every test."""
     return np.random.default_rng(0)
 
 
 @pytest.fixture(autouse=True)
 def launches_as_signed():
-    """Let no operation launch a kernel with other types than those it is compiled and checked with.
+    """Fail if an operation launches a kernel with other types than those it is compiled and checked with.
 
-    Numba compiles a kernel anew for the types it meets: a Python float would make it compute in float64,
+    Numba compiles a kernel again for new types: a Python float would make it compute in float64,
     whatever its signature says.
     """
 
@@ -206,7 +206,7 @@ def some_curves():
 
 @pytest.fixture(autouse=True)
 def curves_are_drawn_once(request, monkeypatch):
-    """Let training write one picture, as drawing takes longer than training; `curves` marks exceptions."""
+    """Make training write one picture, since drawing takes longer; `curves` marks exceptions."""
 
     def write_curves(history, path):
         with written_whole(path) as file:
@@ -218,13 +218,13 @@ def curves_are_drawn_once(request, monkeypatch):
 
 @pytest.fixture
 def quickly_compiled(monkeypatch):
-    """Make machine code for the emulated GPU quickly, where what it computes is judged and not how fast."""
+    """Compile quickly for the emulated GPU, for tests of results and not of speed."""
     with compiled_plainly(monkeypatch):
         yield
 
 
 @pytest.fixture
 def sixth_of_mnist(tmp_path, monkeypatch):
-    """Let other processes find the first images of MNIST only."""
+    """Give other processes only the first images of MNIST."""
     write_few_digits(tmp_path, 10_000, 2_000)
     monkeypatch.setenv("CNN_NUMBA_DATA", str(tmp_path))

@@ -1,4 +1,4 @@
-"""What several test modules share."""
+"""Helpers shared by several test modules."""
 
 import functools
 import inspect
@@ -11,7 +11,7 @@ from cnn_numba import device
 from cnn_numba.ops.backends import backend
 
 BACKENDS = ("reference", "cpu")
-# Where the operations are.
+# The modules of the operations.
 PACKAGES = ("cnn_numba.ops.", "cnn_numba.beyond.", "benchmarks.rungs.")
 
 
@@ -29,10 +29,10 @@ def backends(operation, gpu=False):
 
 
 class OnDevice:
-    """A gpu backend for tests that know NumPy arrays only.
+    """A gpu backend for tests that only know NumPy arrays.
 
-    Its functions take NumPy arrays and give NumPy arrays. Around the call every array is copied to the device
-    and back, inputs too: one that should have been left alone and was not shows.
+    Its functions take and return NumPy arrays. Around the call every array is copied to the device
+    and back, inputs too: a changed input shows.
     """
 
     def __init__(self, module):
@@ -46,7 +46,7 @@ class OnDevice:
     def _around(self, function):
         @functools.wraps(function)
         def call(*arguments, **keywords):
-            there = {}  # by id: an array that is given twice is one array there as well
+            there = {}  # by id: an array given twice is one array there too
 
             def send(value):
                 if not isinstance(value, np.ndarray) or not value.flags.c_contiguous:
@@ -84,7 +84,7 @@ def kernels_in(module):
 
 
 def check_signature(kernel, arguments):
-    """Insist that a kernel of an operation is launched with the argument types in its signature."""
+    """Check that a kernel of an operation is launched with the argument types in its signature."""
     function = getattr(kernel, "py_func", None)
     if function is None or not function.__module__.startswith(PACKAGES):
         return
@@ -95,7 +95,7 @@ def check_signature(kernel, arguments):
 
 
 def _type_text(argument):
-    """Return a launch's argument as Numba types it, in the words of a signature."""
+    """Return Numba's type of a launch's argument, as written in a signature."""
     if device.is_device_array(argument):
         return f"{argument.dtype}[{', '.join([':'] * (argument.ndim - 1) + ['::1'])}]"
     if isinstance(argument, np.generic):
@@ -111,14 +111,14 @@ def _type_text(argument):
 def arguments(function):
     """Return names, kinds and defaults of a function's arguments; their types differ between backends.
 
-    So does `scratch`, which only a backend that needs working space has.
+    `scratch` differs too: only a backend that needs working space has it.
     """
     parameters = inspect.signature(function).parameters.values()
     return [(each.name, each.kind, each.default) for each in parameters if each.name != "scratch"]
 
 
 def signatures(module):
-    """Return the public functions defined in a module, but for what makes working space, and arguments."""
+    """Return the public functions defined in a module, except those that make working space or arguments."""
     return {
         name: arguments(function)
         for name, function in inspect.getmembers(module, inspect.isfunction)
@@ -143,7 +143,7 @@ def random_float32(rng, *shape):
 
 
 def strided(array):
-    """Return the same values as every second element of a larger array: right in all but the layout."""
+    """Return the same values as every second element of a larger array: only the layout is wrong."""
     return np.repeat(array, 2, axis=-1)[..., ::2]
 
 

@@ -1,6 +1,6 @@
-"""The files of the repository: what they import, as a graph, and what is larger than it is to be.
+"""The files of the repository: the graph of their imports, and what is larger than allowed.
 
-``python tests/house.py`` writes `house.json`, the budget of what is still larger, which may only shrink.
+``python tests/house.py`` writes `house.json`, the budget of what is still too large, which may only shrink.
 """
 
 import ast
@@ -22,14 +22,14 @@ def files_of(folder):
 
 
 def module_of(path):
-    """Return the name that a file of the repository is imported by."""
+    """Return the import name of a file of the repository."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 @cache
 def tree_of(path):
-    """Return a file as Python parses it."""
+    """Return the parsed file."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
@@ -42,7 +42,7 @@ def modules():
 def imports_of(path, top=False):
     """Return (module, line) of what a file imports; names imported from a package count as its modules.
 
-    With `top`, only what it imports when it is imported itself: not in a function, nor for type checkers.
+    With `top`, only imports at import time: not those in functions or for type checkers.
     """
     nodes = [tree_of(path)]
     while nodes:
@@ -68,7 +68,7 @@ def is_for_type_checkers(node):
 
 
 def arrows(top=False):
-    """Return which files each module's file imports from the packages, by name of module.
+    """Return the files that each module's file imports from the packages, by name of module.
 
     A name that is imported from a module is that module's own, unless it is a module itself.
     """
@@ -113,10 +113,10 @@ def circles(graph):
 FILE_LINES, FUNCTION_LINES = 400, 60
 #: What ruff counts in a function, with the limits in pyproject.toml.
 RULES = "C901,PLR0911,PLR0912,PLR0913,PLR0915"
-#: Who may have as many parameters as there are options.
+#: Functions that may have as many parameters as there are options.
 MANY_ARGUMENTS = ("__init__", "fit", "train")
 BUDGET = Path(__file__).with_name("house.json")
-#: Folders without some of their parts, and the lines that they are to have at most.
+#: Folders without some of their parts, and their maximum number of lines.
 FOLDERS = {
     "cnn_numba": ((), 17_000),
     "cnn_numba but beyond and cli": (("beyond", "cli", "cli.py"), 11_000),
@@ -130,7 +130,7 @@ def lines_of(path):
 
 
 def large_folders():
-    """Return for each of `FOLDERS` that is too large how many lines it has too many."""
+    """Return the number of excess lines for each of `FOLDERS` that is too large."""
     found = {}
     for name, (left_out, most) in FOLDERS.items():
         folder = name.partition(" ")[0]
@@ -141,18 +141,18 @@ def large_folders():
 
 
 def long_files():
-    """Return for each file of the packages that is too long how many lines it has too many."""
+    """Return the number of excess lines for each file of the packages that is too long."""
     lines = {str(path.relative_to(ROOT)): lines_of(path) for path in modules().values()}
     return {name: count - FILE_LINES for name, count in lines.items() if count > FILE_LINES}
 
 
 def is_kernel(node):
-    """Return whether a function is compiled, as far as its decorators say."""
+    """Return whether a function is compiled, judged by its decorators."""
     return any(re.search("jit|kernel", ast.unparse(decorator)) for decorator in node.decorator_list)
 
 
 def long_functions():
-    """Return for each function of the packages, kernels aside, that is too long by how many lines it is."""
+    """Return the number of excess lines for each function of the packages that is too long, kernels aside."""
     found = {}
     for path in modules().values():
         for node in ast.walk(tree_of(path)):
@@ -164,7 +164,7 @@ def long_functions():
 
 
 def complex_functions():
-    """Return for each function that is over one of ruff's limits by how much; no file is exempt."""
+    """Return the excess of each function that is over one of ruff's limits; no file is exempt."""
     asked = f"--no-cache --output-format json --ignore-noqa --select {RULES}".split()
     everywhere = "--config", "lint.per-file-ignores={}"
     command = sys.executable, "-m", "ruff", "check", *asked, *everywhere, *PACKAGES
@@ -196,12 +196,12 @@ MEASURES = {
 
 
 def budget():
-    """Return by how much each thing may still be over its limit, by the names in `MEASURES`."""
+    """Return the excess that is still allowed, by the names in `MEASURES`."""
     return json.loads(BUDGET.read_text(encoding="utf-8"))
 
 
 def write_budget():
-    """Write what is over a limit now, unless that is more in all: what is too large may move or be split."""
+    """Write what is over a limit now, unless the total grows: code that is too large may move or be split."""
     found = {name: dict(sorted(measure().items())) for name, measure in MEASURES.items()}
     for name, allowed in budget().items():
         now, before = sum(found[name].values()), sum(allowed.values())

@@ -1,4 +1,4 @@
-"""What the tests of the gpu backends look at: which kernels an operation launches, and how."""
+"""For tests of the gpu backends: which kernels an operation launches, and how."""
 
 from contextlib import contextmanager
 
@@ -9,9 +9,19 @@ from cnn_numba.ops.dense import gpu_vectorised
 from gpuless import sanitize
 
 
+def on_device(*arrays):
+    """Return copies of arrays on the device."""
+    return [device.to_device(array) for array in arrays]
+
+
+def to_host(arrays):
+    """Return copies of arrays on the host."""
+    return [device.to_host(array) for array in arrays]
+
+
 @contextmanager
 def only_launches():
-    """Let operations launch kernels and do nothing else, as in a CUDA graph; gives a list of their names."""
+    """Allow only kernel launches, as in a CUDA graph; give a list of the kernels' names."""
     launched = []
 
     def listed(launch):
@@ -29,16 +39,16 @@ def only_launches():
 
 
 def in_two_parts(monkeypatch):
-    """Split each sum over two blocks, the first with 32 products: those that operations split are long.
+    """Split each sum over two blocks, the first with 32 products: operations only split longer sums.
 
-    Each part goes through two tiles and both buffers, and the second part ends within a tile.
+    Each part needs two tiles and both buffers, and the second part ends within a tile.
     """
     monkeypatch.setattr(gpu_vectorised, "count_parts", lambda *_: (2, 32))
 
 
 @contextmanager
 def sanitized():
-    """Run every launch under the sanitizer; gives a list of its reports."""
+    """Run every launch under the sanitizer; give a list of its reports."""
     reports = []
 
     with device.observe_launches(lambda launch: reports.append(launch.examine(sanitize))):

@@ -1,4 +1,4 @@
-"""A heartbeat: `StillRunning` names the tests that take long, while they do."""
+"""A heartbeat: `StillRunning` names long tests while they run."""
 
 import os
 import threading
@@ -6,9 +6,9 @@ import time
 
 
 class StillRunning:
-    """Name, again and again, each test that runs already for longer than `seconds`.
+    """Name, repeatedly, each test that has been running for longer than `seconds`.
 
-    A plugin for the process that prints; pytest-xdist tells it of the tests of the others.
+    A plugin for the process that prints; pytest-xdist informs it about the tests of the others.
     """
 
     def __init__(self, seconds=60):

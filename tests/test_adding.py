@@ -1,4 +1,4 @@
-"""The page on adding a model or a data set does what it says: its code is run as it stands."""
+"""The page on adding a model or a data set is right: its code is run as it is."""
 
 import re
 from pathlib import Path
@@ -35,7 +35,7 @@ def test_the_page_is_followed(tmp_path, monkeypatch, capsys):
     assert len(blocks) >= 6
 
 
-def test_a_set_of_ones_own_is_asked_for_by_its_folder(tmp_path, monkeypatch):
+def test_a_custom_data_set_asks_for_its_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path / "cache"))
     source = sources.Source("Day and night", "day-and-night", (3, 32, 32), 0.5, 0.3, ("day", "night"))
     monkeypatch.setitem(sources.SOURCES, "day-and-night", source)
@@ -45,7 +45,7 @@ def test_a_set_of_ones_own_is_asked_for_by_its_folder(tmp_path, monkeypatch):
         load("day-and-night")
 
 
-def test_a_network_with_fewer_scores_than_a_set_has_kinds_is_refused(monkeypatch):
+def test_a_network_with_too_few_scores_raises(monkeypatch):
     source = sources.SOURCES["made-pictures"]._replace(classes=tuple("abcdefghijkl"))
     monkeypatch.setitem(sources.SOURCES, "made-pictures", source)
     with pytest.raises(
@@ -54,6 +54,6 @@ def test_a_network_with_fewer_scores_than_a_set_has_kinds_is_refused(monkeypatch
         _dataset_for(models.cifar_convnet(1), "made-pictures")
 
 
-def test_the_command_line_offers_what_is_entered():
+def test_the_command_line_offers_added_sets_and_models():
     assert {name.value for name in ModelName} == set(models.MODELS)
     assert {name.value for name in DatasetName} == {*sources.SOURCES, *OTHER_SOURCES}

@@ -1,4 +1,4 @@
-"""Public functions say the types of what they take and return; mypy (`make lint`) proves them."""
+"""Public functions have annotations of arguments and results; mypy (`make lint`) proves them."""
 
 import importlib
 import inspect
@@ -18,7 +18,7 @@ FACES = (
 
 
 def public(face):
-    """Yield what a module offers: the names in its __all__, else those that it or its folder defines."""
+    """Yield the public names of a module: those in its __all__, else those that it or its folder defines."""
     module = importlib.import_module(face)
     for name in getattr(module, "__all__", None) or vars(module):
         value = getattr(module, name)
@@ -62,5 +62,5 @@ def test_a_public_function_says_its_types(name):
 
 
 @pytest.mark.parametrize("package", ["cnn_numba", "gpuless"])
-def test_type_checkers_are_told_to_read_them(package):
+def test_the_packages_are_marked_as_typed(package):
     assert (ROOT / package / "py.typed").read_bytes() == b""

@@ -1,4 +1,4 @@
-"""What arguments may be, and how messages show them: the table of settings."""
+"""The valid values of arguments, and how messages show them: the table of settings."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_pair_takes_one_number_or_two(value, expected):
         ((1, 2**70), ValueError, r"stride must be at most .* got \(1, 1180591620717411303424\)"),
     ],
 )
-def test_pair_refuses(value, error, match):
+def test_pair_rejects(value, error, match):
     with pytest.raises(error, match=match):
         pair(value, "stride")
 
@@ -79,7 +79,7 @@ def test_pair_has_its_own_minimum():
         (lambda: number(1.0, "beta", high=1, without=(1,)), ValueError, r"beta must be .* below 1, got 1\.0"),
     ],
 )
-def test_numbers_and_sizes_that_are_refused(call, error, match):
+def test_numbers_and_sizes_that_are_rejected(call, error, match):
     with pytest.raises(error, match=match):
         call()
 

@@ -1,4 +1,4 @@
-"""The pages of the book as far as they can be judged before it is built; `make book` fails on warnings."""
+"""The pages of the book, as far as they can be checked before the build; `make book` fails on warnings."""
 
 import ast
 import importlib.util
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def module(name):
-    """Return a module of the book's, which stand in no package."""
+    """Return a module of the book, which are in no package."""
     spec = importlib.util.spec_from_file_location(f"book_{name}", ROOT / "docs" / "book" / f"{name}.py")
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
@@ -29,14 +29,14 @@ def pages():
 
 
 def names_of(path):
-    """Return the public functions and classes of a file, found without the book's means."""
+    """Return the public functions and classes of a file, found without the book's tools."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     kinds = ast.FunctionDef, ast.ClassDef
     return [node.name for node in tree.body if isinstance(node, kinds) and ast.get_docstring(node)]
 
 
 def described(pages):
-    """Return what the reference describes, as (module, name)."""
+    """Return the names in the reference, as (module, name)."""
     found, current = set(), ""
     for text in pages.values():
         for line in text.splitlines():
@@ -58,7 +58,7 @@ def test_every_public_name_is_in_the_reference(pages):
 
 
 @pytest.mark.parametrize("package", ["cnn_numba", "gpuless"])
-def test_what_a_package_offers_is_described_where_it_is_defined(package, pages):
+def test_public_names_of_a_package_are_described_where_they_are_defined(package, pages):
     offered = [
         name for name in importlib.import_module(package).__all__ if name not in ("device", "DATASETS")
     ]
@@ -81,7 +81,7 @@ def test_an_operation_s_backends_come_first_and_its_checks_last(pages):
 
 
 def helped(capsys, path):
-    """Return what a command prints when asked for help."""
+    """Return the help of a command."""
     from cnn_numba.cli import main
 
     with pytest.raises(SystemExit):
@@ -111,14 +111,14 @@ def test_every_command_and_option_is_in_the_reference(capsys):
     assert "--gpu {emulator,simulator,hardware}" in page
 
 
-def test_map_is_a_list_for_telephones():
+def test_map_is_a_list_on_phones():
     text = course_map.listed()
     assert re.findall(r'href="notebooks/(\w+)\.html"', text) == [notebook.stem for notebook in NOTEBOOKS]
     assert "after 03</small>" in text
     assert "after 05 and 11</small>" in text
 
 
-def test_map_has_every_notebook_below_those_it_stands_on():
+def test_map_has_every_notebook_below_its_prerequisites():
     known = course_map.stops()
     assert list(known) == [notebook.number for notebook in NOTEBOOKS]
     found, width, height = course_map.places(known)
@@ -135,11 +135,11 @@ def test_titles_fit_their_boxes_on_the_map():
     assert len(boxes) == len(NOTEBOOKS)
     for box in boxes:
         lines = re.findall(r"<text [^>]*>([^<]*)</text>", box)
-        assert max(map(len, lines)) * 8 <= course_map.WIDTH, lines  # a letter is less than 8 wide
+        assert max(map(len, lines)) * 8 <= course_map.WIDTH, lines  # a letter is narrower than 8
         assert (len(lines) + 0.5) * course_map.LINE <= course_map.HEIGHT, lines
 
 
-def test_map_s_arrows_say_what_the_table_says():
+def test_map_s_arrows_match_the_table():
     known = course_map.stops()
     arrows = course_map.arrows(known)
 

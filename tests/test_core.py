@@ -1,4 +1,4 @@
-"""The core stands alone: it trains a network for MNIST where nothing beyond it can be imported."""
+"""The core stands alone: it trains a network for MNIST if nothing beyond it can be imported."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).with_name("without_beyond.py")
 
 
 @pytest.mark.slow
-def test_the_core_trains_without_what_lies_beyond_it(tmp_path):
+def test_the_core_trains_without_beyond(tmp_path):
     done = subprocess.run([sys.executable, PROGRAM, tmp_path], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -21,7 +21,7 @@ def test_the_core_trains_without_what_lies_beyond_it(tmp_path):
     assert epoch["test_loss"] < epoch["train_loss"] < 2.3  # ln 10, where it begins
     assert found["evaluated"] == pytest.approx([epoch["test_loss"], epoch["test_accuracy"]])
     assert found["lines"][-1].startswith("epoch 1/1: train loss")
-    assert found["evaluated"][1] > 0.3  # of ten kinds, before training a tenth
+    assert found["evaluated"][1] > 0.3  # of ten classes; a tenth before training
     losses = found["losses"]
     assert losses == pytest.approx(dict.fromkeys(losses, losses["cpu"]), rel=1e-4)
     for argument in ("scaler", "timeline"):

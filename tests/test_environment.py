@@ -26,15 +26,15 @@ PROJECT, GPULESS = (
     tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"] for folder in (".", "gpuless")
 )
 CONDA_NAMES = {"torch": "pytorch"}
-# In the conda file for its own reasons: the interpreter, the installer, and what the CUDA extras say; PoCL
-# has versions of its own there.
+# Only in the conda file: the interpreter, the installer, and the packages of the CUDA extras; PoCL
+# has other versions there.
 CONDA_ONLY = {"python", "pip", "cuda-version", "cuda-nvdisasm", "pocl"}
 PIP_ONLY = {"pocl-binary-distribution"}
 EVERYTHING = ("torch", "roads", "test")
 
 
 def requirements(*extras):
-    """Return what both packages need, each package once, and neither of the two."""
+    """Return the requirements of both packages, each once, without the two packages themselves."""
     # Where both name a package, the bounds of cnn-numba.
     lines = GPULESS["dependencies"] + GPULESS["optional-dependencies"]["numba"] + PROJECT["dependencies"]
     for extra in extras:
@@ -75,7 +75,7 @@ def test_every_package_is_bounded_above(requirement):
 
 
 @pytest.mark.parametrize("requirement", requirements(*EVERYTHING), ids=lambda requirement: requirement.name)
-def test_what_is_installed_is_what_is_asked_for(requirement):
+def test_installed_versions_match_the_requirements(requirement):
     if requirement.marker is not None and not requirement.marker.evaluate():
         pytest.skip(f"not for this platform: {requirement.marker}")
     assert requirement.specifier.contains(version(requirement.name))
@@ -90,7 +90,7 @@ def test_numpy_stays_below_2_5():
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no numba-cuda")
-def test_numba_cuda_is_the_one_of_its_own_package():
+def test_numba_cuda_comes_from_the_package_numba_cuda():
     # numba still holds an old numba.cuda; numba-cuda takes its place through a .pth file.
     program = f"{NO_SEARCH}; import cnn_numba; from numba import cuda; print(cuda.__file__)"
     printed = subprocess.run(
@@ -154,7 +154,7 @@ def test_the_data_page_lists_every_checksum():
 
 @pytest.fixture(autouse=True)
 def this_python(monkeypatch):
-    """Let make find a Python at once, and not a script that looks for one."""
+    """Give make a Python at once, without the script that looks for one."""
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
 
 
@@ -189,7 +189,7 @@ TELLS_PIP = 'if [ "$2" = pip ]; then echo "$@"; fi\n'
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """Return a function that calls make where an interpreter that does nothing stands in for Python."""
+    """Return a function that calls make with an interpreter that does nothing instead of Python."""
     for name in ("CUDA", "MAKEFLAGS"):  # from a make that runs these tests
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "gpuless").mkdir()
@@ -202,9 +202,9 @@ def checkout(tmp_path, monkeypatch):
         (tmp_path / ".venv" / "bin" / name).chmod(0o755)
 
     def run(*arguments):
-        """Return what is installed, as pip is told."""
+        """Return the packages that pip is asked to install."""
         told = make("-C", tmp_path, *arguments)
-        assert "# " not in told  # comments are for who reads the Makefile
+        assert "# " not in told  # comments are for readers of the Makefile
         return re.findall(r"--editable \./gpuless --editable \.(.*)", told)
 
     return run
@@ -230,14 +230,14 @@ def test_make_installs_in_two_stages_in_any_order(checkout, cuda, base, everythi
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
-def test_make_installs_everything_at_once_where_everything_is_needed(checkout):
+def test_make_installs_everything_at_once_if_everything_is_needed(checkout):
     assert checkout("test") == ["[torch-cu13,mlir,roads,test,conformance,book,lint]"]
     assert checkout("train") == []
 
 
 @pytest.mark.exhaustive("the two stages: what they install is remembered")
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
-def test_another_cuda_is_installed_anew(checkout):
+def test_another_cuda_is_reinstalled(checkout):
     assert checkout("CUDA=12", "test") == ["[torch-cu12,mlir,roads,test,conformance,book,lint]"]
     assert checkout("CUDA=13", "train") == ["[cu13]"]
     assert checkout("train") == []
@@ -248,7 +248,7 @@ def test_another_cuda_is_installed_anew(checkout):
     lambda changed: changed != "pyproject.toml", "the project that the other one is beside"
 )
 @pytest.mark.parametrize("changed", ["pyproject.toml", "gpuless/pyproject.toml"])
-def test_what_make_installed_is_out_of_date_when_a_project_changes(checkout, tmp_path, changed):
+def test_an_installation_is_out_of_date_when_a_project_changes(checkout, tmp_path, changed):
     checkout("test")
     later = time.time() + 60
     os.utime(tmp_path / changed, (later, later))
@@ -256,7 +256,7 @@ def test_what_make_installed_is_out_of_date_when_a_project_changes(checkout, tmp
     assert len(checkout("test")) == 1
 
 
-def test_an_environment_whose_python_is_gone_is_made_anew(checkout, tmp_path):
+def test_an_environment_without_its_python_is_rebuilt(checkout, tmp_path):
     checkout("test")
     python = tmp_path / ".venv" / "bin" / "python"
     python.unlink()
@@ -284,7 +284,7 @@ def test_make_lab_is_reachable_in_a_container_and_passes_options_on(monkeypatch)
 
 
 def reached(address):
-    """Return what a server answers, as text."""
+    """Return a server's answer, as text."""
     with urllib.request.urlopen(address, timeout=60) as answer:
         return answer.read().decode()
 
@@ -321,18 +321,18 @@ def test_make_lab_opens_the_first_notebook(tmp_path, monkeypatch):
     finally:
         os.killpg(lab.pid, signal.SIGTERM)
         lab.wait(120)
-    with pytest.raises(ProcessLookupError):  # nothing is left: make waits for what it started
+    with pytest.raises(ProcessLookupError):  # nothing is left: make waits for its children
         os.killpg(lab.pid, signal.SIGKILL)
 
 
-def test_make_names_a_python_that_will_not_do():
+def test_make_names_an_unsupported_python():
     refused = make("--assume-new=pyproject.toml", "PYTHON=no-such-python", "install")
     assert "Python 3.11 to 3.14 is needed" in refused
     assert "and no-such-python is not there; install one" in refused
 
 
 def pretend(folder, **versions):
-    """Write programs into a folder that answer as Pythons of these versions."""
+    """Write programs into a folder that behave like Pythons of these versions."""
     for name, number in versions.items():
         program = folder / name.replace("_", ".")
         numbers = tuple(map(int, number.split(".")))
@@ -346,7 +346,7 @@ def pretend(folder, **versions):
 
 @pytest.fixture
 def only_these(tmp_path, monkeypatch):
-    """Return a function that makes the only Pythons that make finds."""
+    """Return a function that creates the only Pythons that make finds."""
     for tool in ("sh", "make", "sed", "expand", "uname", "id", "touch", "rm", "echo"):
         (tmp_path / tool).symlink_to(shutil.which(tool))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -381,7 +381,7 @@ def test_make_says_why_no_python_works(only_these, versions, is_):
     )
 
 
-def test_the_versions_that_work_are_those_that_are_asked_for():
+def test_the_supported_versions_match_the_requirements():
     (first, end), numpys = nvidia._WORKING["Python"], nvidia._WORKING["NumPy"]
     assert PROJECT["requires-python"] == f">={nvidia.dotted(first)},<{nvidia.dotted(end)}"
     assert f"not {first} <= sys.version_info < {end})" in (ROOT / "Makefile").read_text()

@@ -1,4 +1,4 @@
-"""`exhaustive_unless` keeps the cases that it says, and what `make test` leaves out is counted."""
+"""`exhaustive_unless` keeps the right cases, and `make test` counts what it leaves out."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from fresh_python import run_pytest
 
 
 class Item:
-    """A collected test with one mark, as far as `mark_repetitions` asks."""
+    """A collected test with one mark, as far as `mark_repetitions` needs it."""
 
     nodeid = "test_file.py::test"
 
@@ -26,7 +26,7 @@ class Item:
 EVEN = pytest.mark.exhaustive_unless(lambda number: number % 2 == 0, "even numbers")
 
 
-def test_cases_that_are_not_kept_are_exhaustive():
+def test_other_cases_are_exhaustive():
     items = [Item(EVEN, number=number, other="x") for number in range(3)]
     mark_repetitions(items)
     mark_repetitions(items)  # conftest.py of gpuless and that of the course both do
@@ -34,13 +34,13 @@ def test_cases_that_are_not_kept_are_exhaustive():
     assert items[1].marks[1].args == ("even numbers",)
 
 
-def test_a_name_that_is_no_parameter_is_an_error():
+def test_an_unknown_parameter_name_is_an_error():
     with pytest.raises(pytest.UsageError, match=r"^test_file\.py::test: .* no parameter: \['number'\]$"):
         mark_repetitions([Item(EVEN, size=1)])
 
 
 @pytest.mark.parametrize("processes", ["0", "1"])
-def test_make_test_leaves_repetitions_out_and_says_how_many(processes):
+def test_make_test_leaves_out_repetitions_and_counts_them(processes):
     chosen = "-k", "train_alike", "-m", "not exhaustive", "tests/ops/test_jit.py"
     run = run_pytest("-q", "-n", processes, *chosen, cwd=Path(__file__).parents[1])
     assert run.returncode == 5, run.stdout + run.stderr  # nothing is left

@@ -1,4 +1,4 @@
-"""Training needs no PyTorch; what does need it says so before it does anything."""
+"""Training needs no PyTorch; commands that need it say so before they start."""
 
 import pytest
 from fresh_python import python
@@ -65,7 +65,7 @@ def test_the_command_fits_the_toolkit(monkeypatch, toolkit, extra):
     assert command() == f"pip install --editable ./gpuless --editable '.[{extra}]'"
 
 
-def test_what_is_installed_is_not_complained_about():
+def test_installed_packages_give_no_error():
     need("torch", "A test")
     need("torchvision", "A test")
 
@@ -119,7 +119,7 @@ def test_a_comparison_with_pytorch_asks_for_it_first(no_torch, monkeypatch, meas
         ["bench", "accuracy", "--pytorch"],
     ],
 )
-def test_the_command_line_says_it_in_one_line(no_torch, monkeypatch, tmp_path, capsys, arguments):
+def test_the_command_line_prints_one_line(no_torch, monkeypatch, tmp_path, capsys, arguments):
     monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as caught:

@@ -1,4 +1,4 @@
-"""gpuless could leave: a copy of it, its tests, examples and pages is complete where nothing else is."""
+"""gpuless could leave: a copy of it, its tests, examples and pages is complete without anything else."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ import gpuless
 import pytest
 
 
-def test_the_copy_is_what_is_tested():
+def test_the_copy_is_tested():
     assert Path(gpuless.__file__).parents[1] == Path(__file__).parents[2]
     with pytest.raises(ModuleNotFoundError, match="left behind"):
         import cnn_numba
@@ -29,7 +29,7 @@ FAST = "test_here or gpuless/access or gpuless/simulator"
     "test_house.py: gpuless knows nothing of the course; test_wheels.py: its wheel holds all of it"
 )
 @pytest.mark.slow
-def test_gpuless_passes_its_tests_where_the_course_is_not(tmp_path):
+def test_gpuless_passes_its_tests_without_the_course(tmp_path):
     for folder in ("gpuless", "tests/gpuless", "examples", "docs"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "tests" / "gpuless" / "test_here.py").write_text(HERE)

@@ -1,4 +1,4 @@
-"""The guides do what they say: their Python is run as it stands, block by block."""
+"""The guides are right: their Python is run as it is, block by block."""
 
 import re
 from pathlib import Path

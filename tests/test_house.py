@@ -1,4 +1,4 @@
-"""Which file imports which: arrows point one way, there is no circle, and gpuless could leave."""
+"""The imports between files: arrows point one way, there is no cycle, and gpuless could leave."""
 
 import re
 
@@ -17,7 +17,7 @@ UPWARDS = {
 }
 # In no part: the package itself, `python -m cnn_numba`, and the old place of the course, for one release.
 OUTSIDE = ("__init__", "__main__", "course")
-# The parts of gpuless, from the top down, and which it imports besides itself: none that stands above it.
+# The parts of gpuless, from the top down, and which parts below each imports besides itself.
 GPULESS = {
     "__main__": "profile running frontends nvidia",
     "testing": "profile running",
@@ -49,7 +49,7 @@ PUBLIC = re.compile(r"gpuless(\.(access|inspector|nvidia|sanitizer|selection|sim
 
 
 def part_of(module):
-    """Return what a module of a package is in: its folder or file in the package, "" for the package."""
+    """Return the place of a module: its folder or file in the package, "" for the package."""
     return (*module.split("."), "")[1]
 
 
@@ -76,7 +76,7 @@ def test_a_part_imports_only_from_itself_and_those_below(part):
                 assert part_of(module) not in above, f"{path}, line {line} imports {module}, of a part above"
 
 
-def test_every_file_of_the_package_is_in_a_room():
+def test_every_file_of_the_package_is_in_a_part():
     found = {
         path.relative_to(ROOT / "cnn_numba").parts[0].removesuffix(".py") for path in files_of("cnn_numba")
     }
@@ -84,7 +84,7 @@ def test_every_file_of_the_package_is_in_a_room():
 
 
 def topic_of(module):
-    """Return which chapter a module is of, None for another."""
+    """Return the chapter of a module, None for other modules."""
     parts = module.split(".")
     return parts[2] if parts[:2] == ["cnn_course", "chapters"] and len(parts) > 2 else None
 
@@ -95,7 +95,7 @@ def test_the_engine_knows_no_chapter():
             assert topic_of(module) is None, f"{path}, line {line} imports {module}"
 
 
-def test_a_chapter_imports_from_none_that_comes_later():
+def test_a_chapter_imports_no_later_chapter():
     topics = [notebook.topic for notebook in NOTEBOOKS]
     for path in files_of("cnn_course/chapters"):
         if topic := topic_of(module_of(path)):
@@ -128,13 +128,13 @@ def test_a_part_of_gpuless_imports_only_from_those_below(part):
                 assert rest.partition(".")[0] in (part, *allowed), f"{path}, line {line} imports {module}"
 
 
-def test_every_file_of_gpuless_is_in_a_room():
+def test_every_file_of_gpuless_is_in_a_part():
     found = {path.relative_to(ROOT / "gpuless").parts[0].removesuffix(".py") for path in files_of("gpuless")}
     assert found == {"__init__", *(part for part in GPULESS if "/" not in part)}
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_stage_of_the_emulator_imports_from_itself_and_those_before(stage):
+def test_a_stage_of_the_emulator_imports_only_itself_and_earlier_stages(stage):
     before = STAGES[: STAGES.index(stage) + 1]
     files = files_of(f"gpuless/emulator/{stage}")
     assert len(files) > 3
@@ -164,7 +164,7 @@ def test_gpuless_knows_nothing_of_the_course():
         assert "cnn_numba" not in path.read_text(encoding="utf-8"), path
 
 
-def test_the_package_uses_the_public_face_of_gpuless():
+def test_the_package_uses_only_the_public_names_of_gpuless():
     for path in files_of("cnn_numba"):
         for module, line in imports_of(path):
             if module.split(".")[0] == "gpuless":
@@ -172,8 +172,8 @@ def test_the_package_uses_the_public_face_of_gpuless():
                 assert PUBLIC.fullmatch(owner), f"{path}, line {line} imports {module}"
 
 
-def test_a_reference_imports_numpy_and_what_references_share():
-    """And other references, and the checks of settings and of shapes; no arithmetic of another backend.
+def test_a_reference_imports_only_numpy_and_shared_parts():
+    """Also other references and the checks of settings and shapes, but no arithmetic of another backend.
 
     The declarations in its `checks.py`, and `specs.py` that reads them, compare sizes and compute
     nothing: they are shared, and import no more than a reference does.
@@ -193,13 +193,13 @@ def test_a_reference_imports_numpy_and_what_references_share():
                 assert module.startswith(allowed), f"{path}, line {line} imports {module}"
 
 
-def test_nothing_is_imported_by_its_name_as_text():
+def test_nothing_is_imported_by_a_name_in_a_string():
     for path in files_of("cnn_numba"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"""import_module\(f?["']cnn_numba""", text), path
 
 
-def test_where_is_asked_of_the_room_and_not_of_a_word():
+def test_code_asks_the_backend_instead_of_comparing_names():
     for path in files_of("cnn_numba"):
         if "device" in path.parts or path.name == "backends.py":
             continue

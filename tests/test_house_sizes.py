@@ -1,4 +1,4 @@
-"""What is larger than it is to be is on a list that only shrinks: `house.json`, see `house.py`."""
+"""Code that is too large is on a list that only shrinks: `house.json`, see `house.py`."""
 
 import ast
 import re
@@ -28,7 +28,7 @@ def test_no_file_is_exempt_from_a_limit_without_need():
                 assert any(fnmatch(path, pattern) and code == rule for path, rule in over), (pattern, code)
 
 
-def test_circles_are_found():
+def test_import_cycles_are_found():
     graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": {"e"}, "e": {"f"}, "f": {"d"}, "g": {"a"}}
     assert sorted(map(sorted, circles(graph))) == [["b", "c"], ["d", "e", "f"]]
 

@@ -1,4 +1,4 @@
-"""Messages show of a value what it is, not all that it holds."""
+"""Messages describe a value, and do not print all of it."""
 
 import ast
 from pathlib import Path
@@ -23,7 +23,7 @@ from cnn_numba.train.loop import evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
 
 ROOT = Path(__file__).parents[1]
-# Whose own text is short.
+# Objects with a short text.
 SHORT = {"self", "layer"}
 LONG = 400
 
@@ -67,11 +67,11 @@ def test_a_large_value_is_shown_in_a_short_line(value):
         pytest.param(10**5000, "an int of 16610 bits", id="huge"),
     ],
 )
-def test_what_is_shown(value, expected):
+def test_shown_values(value, expected):
     assert shown(value) == expected
 
 
-def test_of_an_array_on_the_device_no_values_are_fetched():
+def test_no_values_of_device_arrays_are_fetched():
     array = device.zeros((2, 3))
     assert shown(array) == f"{type(array).__name__} of shape (2, 3) and dtype float32"
 
@@ -84,7 +84,7 @@ def network():
     return Sequential([Flatten(), Linear(4, 2)], (1, 2, 2), batch_size=2)
 
 
-# What takes arguments that are no arrays, beside layers, optimisers and operations, and what they are called.
+# Functions with arguments that are no arrays, beside layers, optimisers and operations.
 CALLS = {
     "fit model": lambda value: fit(value, DATASET, None),
     "fit dataset": lambda value: fit(network(), value, None),
@@ -141,7 +141,7 @@ CALLS = {
 }
 
 
-# What is right there.
+# Valid arguments.
 ACCEPTED = {
     **dict.fromkeys(("fit log", "fit on_step", "fit scaler", "to_onnx pixels", "load set"), type(None)),
     **dict.fromkeys(("batches generator", "save_checkpoint optimizer", "save_checkpoint scaler"), type(None)),

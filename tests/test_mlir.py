@@ -1,4 +1,4 @@
-"""The package's kernels by numba-cuda-mlir: ``CNN_NUMBA_COMPILER=mlir``, in processes of their own."""
+"""The package's kernels by numba-cuda-mlir: ``CNN_NUMBA_COMPILER=mlir``, in separate processes."""
 
 import os
 import re
@@ -24,7 +24,7 @@ needs_mlir = pytest.mark.skipif(
 
 
 def said(**environment):
-    """Return the last line of what an import of the package says that fails."""
+    """Return the last line of the error of an import of the package."""
     attempt = "try: import cnn_numba", "except Exception as error: print(type(error).__name__, error)"
     return python(*attempt, **environment)
 
@@ -35,13 +35,13 @@ def test_numba_cuda_is_the_default():
     ).strip() == ("numba-cuda")
 
 
-def test_another_word_is_an_error_that_names_it():
+def test_an_unknown_compiler_is_named():
     assert said(CNN_NUMBA_COMPILER="nvcc") == (
         "ValueError CNN_NUMBA_COMPILER must be one of numba-cuda, mlir, got 'nvcc'\n"
     )
 
 
-def test_where_it_is_not_installed_the_error_says_how_to_get_it():
+def test_the_error_says_how_to_install_it():
     hidden = "import importlib.util", "find = importlib.util.find_spec"
     hidden += (
         "importlib.util.find_spec = lambda name, *rest: None if 'mlir' in name else find(name, *rest)",
@@ -70,7 +70,7 @@ def test_no_other_module_takes_kernels_from_a_compiler():
 
 # --- What the kernels compute ------------------------------------------------------------------------------
 
-#: numba-cuda-mlir imports PyTorch where it is installed, which takes as long as the kernels of this program.
+#: numba-cuda-mlir imports PyTorch if installed, which takes as long as the kernels of this program.
 _PROGRAM = """
 import sys
 sys.modules["torch"] = None
@@ -90,7 +90,7 @@ print(bool((device.to_host(relu_forward(device.to_device(a))) == np.maximum(a, 0
 
 
 @needs_mlir
-def test_a_product_on_tensor_cores_by_one_compiler_while_the_other_is_not_imported():
+def test_a_tensor_core_product_imports_only_one_compiler():
     """Small integers are numbers of tf32, and their products and sums are exact."""
     assert python(_PROGRAM, **MLIR) == "numba_cuda_mlir.cuda True\nTrue False\nmlir True\nTrue\n"
 

@@ -6,7 +6,7 @@ from cnn_numba import evaluate, load, load_model
 from cnn_numba.pretrained import MNIST_CNN, TEXT_TRANSFORMER, text_transformer
 
 
-def test_the_network_for_digits_reads_those_of_the_test_set():
+def test_the_network_for_digits_reads_the_test_set():
     mnist, network = load(), load_model(MNIST_CNN, batch_size=100)
     _, accuracy = evaluate(network, mnist.test_images[:500], mnist.test_labels[:500], mnist.mean, mnist.std)
     assert accuracy > 0.98

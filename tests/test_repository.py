@@ -41,7 +41,7 @@ def test_linux_does_what_ci_does():
     assert oldest in JOBS["linux"]["strategy"]["matrix"]["python"]
 
 
-def test_the_simulator_runs_with_each_python_that_gpuless_names_and_with_free_threaded_ones():
+def test_the_simulator_runs_with_each_supported_and_free_threaded_python():
     classifiers = tomllib.loads((ROOT / "gpuless" / "pyproject.toml").read_text())["project"]["classifiers"]
     named = re.findall(r"Python :: (3\.\d+)$", "\n".join(classifiers), re.MULTILINE)
     run = JOBS["numpy-alone"]["strategy"]["matrix"]["python"]
@@ -49,7 +49,7 @@ def test_the_simulator_runs_with_each_python_that_gpuless_names_and_with_free_th
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS)
-def test_what_a_workflow_calls_is_there(workflow):
+def test_files_called_by_a_workflow_exist(workflow):
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     steps = [step for job in WORKFLOWS[workflow]["jobs"].values() for step in job["steps"]]
     for command in [step["run"] for step in steps if "run" in step]:
@@ -63,7 +63,7 @@ def test_what_a_workflow_calls_is_there(workflow):
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS)
-def test_a_workflow_may_do_little_and_runs_once_and_not_for_ever(workflow):
+def test_a_workflow_has_few_permissions_one_run_and_a_time_limit(workflow):
     about = WORKFLOWS[workflow]
     assert about["permissions"] in ({}, {"contents": "read"})
     assert "group" in about["concurrency"]
@@ -73,8 +73,8 @@ def test_a_workflow_may_do_little_and_runs_once_and_not_for_ever(workflow):
             assert re.fullmatch(r"actions/[a-z-]+@v\d+", step.get("uses", "actions/none@v1"))
 
 
-def test_whoever_installs_from_a_clone_names_both_packages():
-    """There is no gpuless on the package index: pip must never ask there for it, as anybody may put one."""
+def test_installations_from_a_clone_name_both_packages():
+    """gpuless is not on the package index: pip must never ask there for it, as anybody may upload one."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = 0
     for path in map(Path, listed.splitlines()):
@@ -91,7 +91,7 @@ def test_whoever_installs_from_a_clone_names_both_packages():
     assert found > 10
 
 
-def test_the_container_installs_what_there_is():
+def test_the_container_installs_existing_files():
     copied = re.findall(r"^COPY \S+ (.+) \S+$", DOCKERFILE, re.MULTILINE)
     assert copied.pop() == "."
     for path in " ".join(copied).split():
@@ -123,7 +123,7 @@ def test_the_version_is_the_same_everywhere():
     assert versions[:2] == ["Unreleased", PROJECT["version"]]
 
 
-def test_pytest_alone_tests_all_that_is_tested():
+def test_pytest_alone_runs_all_tests():
     assert PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"] == [
         "cnn_numba",
         "cnn_course",
@@ -136,7 +136,7 @@ def test_pytest_alone_tests_all_that_is_tested():
     assert recipes == {"test": f"{whole} -m 'not exhaustive'", "test-all": whole}
 
 
-def test_continuous_integration_tests_what_make_test_leaves_out():
+def test_continuous_integration_runs_the_tests_that_make_test_leaves_out():
     run = (ROOT / ".ci" / "run").read_text()
     assert "\nmake test " in run
     assert " .venv/bin/python -m pytest -m exhaustive " in run
@@ -157,7 +157,7 @@ def test_a_run_is_spread_over_processes_unless_it_is_of_one_file(
 ):
     monkeypatch.chdir(ROOT)
     plugin = request.config.pluginmanager.getplugin(str(ROOT / "tests" / "conftest.py"))
-    monkeypatch.setattr(plugin, "keep_bytecode", lambda config: None)  # it is this run's already
+    monkeypatch.setattr(plugin, "keep_bytecode", lambda config: None)  # this run already has it
     config = types.SimpleNamespace(
         args=given, option=types.SimpleNamespace(numprocesses=asked, maxprocesses=None)
     )

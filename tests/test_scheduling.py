@@ -23,7 +23,7 @@ FILES = {
 }
 
 
-def test_files_that_compile_for_others_and_those_with_slow_tests_come_first(tmp_path):
+def test_files_that_compile_for_others_and_slow_files_come_first(tmp_path):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow")
     for name, text in FILES.items():
@@ -42,7 +42,7 @@ def test_files_that_compile_for_others_and_those_with_slow_tests_come_first(tmp_
     ]
 
 
-def test_a_test_that_ends_its_process_is_not_dealt_again(tmp_path):
+def test_a_test_that_crashes_its_process_is_not_run_again(tmp_path):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow")
     ends = "import os\ndef test_a(): pass\ndef test_b(): os._exit(1)\ndef test_c(): pass"

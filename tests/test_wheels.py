@@ -1,4 +1,4 @@
-"""The wheels and sdists of both packages: nothing is missing in them, and nothing too much."""
+"""The wheels and sdists of both packages: nothing is missing, and nothing superfluous."""
 
 import email
 import os
@@ -22,7 +22,7 @@ DATA = {"cnn_numba/beyond/text/course.txt": ROOT / "data" / "text" / "course.txt
 
 
 def build(project, folder, target):
-    """Return the file that hatchling makes of a project."""
+    """Return the file that hatchling builds from a project."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--directory", folder, "--target", target],
         cwd=project,
@@ -56,7 +56,7 @@ def sdist(package, tmp_path_factory):
 
 
 def wanted(package):
-    """Return what the wheel must hold, by the files of the clone."""
+    """Return the files that the wheel must hold, from those of the clone."""
     beside = {"README.md", "LICENSE", "pyproject.toml"}  # of gpuless, whose folder is the package
     files = {
         path.relative_to(ROOT).as_posix(): path
@@ -78,7 +78,7 @@ def test_a_wheel_holds_the_package_and_nothing_else(package, wheel):
     assert about - {"entry_points.txt"} == {"METADATA", "WHEEL", "RECORD", "licenses/LICENSE"}
 
 
-def test_a_wheel_says_what_it_needs(package, wheel):
+def test_a_wheel_names_its_requirements(package, wheel):
     said = metadata(wheel)
     needed = [line for line in said.get_all("Requires-Dist") if "extra ==" not in line]
     assert (f"gpuless[numba]=={said['Version']}" in needed) == (package == "cnn_numba")
@@ -134,12 +134,12 @@ print(len(load("course-text").train_images), needs_download("mnist"), extras.ins
     printed = run(program).stdout.splitlines()
     assert printed[0].split() == [str(folder / "site-packages" / name) for name in ("cnn_numba", "gpuless")]
     assert printed[1:] == [f"{len(load('course-text').train_images)} True pip install 'cnn-numba[cu13]'"]
-    told = f"the course is not in the installed package; it is in the repository: {REPOSITORY}"
-    assert run("import cnn_numba.course").stderr.splitlines()[-1] == f"ModuleNotFoundError: {told}"
+    message = f"the course is not in the installed package; it is in the repository: {REPOSITORY}"
+    assert run("import cnn_numba.course").stderr.splitlines()[-1] == f"ModuleNotFoundError: {message}"
 
 
 COMMAND = "from cnn_numba.cli import main; main()"
-# For this copy of the package the kernels of the CPU are compiled anew, which takes most of the time: one
+# For this copy of the package the kernels of the CPU are compiled again, which takes most of the time: one
 # command shows that they are, the other computes without them.
 WITHOUT_COMPILING = """
 from cnn_numba.ops import backends
@@ -164,7 +164,7 @@ def test_commands_answer_without_a_clone(installed):
     (folder / "benchmarks").mkdir()
     (folder / "benchmarks" / "__init__.py").write_text("raise AssertionError")
     done = run(COMMAND, "bench", "startup")
-    told = f"the benchmarks are not in the installed package; they are in the repository: {REPOSITORY}"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"cnn-numba: {told}\n")
+    message = f"the benchmarks are not in the installed package; they are in the repository: {REPOSITORY}"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"cnn-numba: {message}\n")
     done = run(COMMAND, "bench", "startup", "--help")
     assert (done.returncode, done.stdout.split("[")[0]) == (0, "Usage: cnn-numba bench startup ")

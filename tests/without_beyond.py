@@ -1,4 +1,4 @@
-"""Trains a network for MNIST where `cnn_numba.beyond` cannot be imported, and prints the results as JSON."""
+"""Trains a network for MNIST without `cnn_numba.beyond`, and prints the results as JSON."""
 
 import dataclasses
 import json
@@ -6,7 +6,7 @@ import sys
 
 
 class Nothing:
-    """Lets nothing of `cnn_numba.beyond` be found."""
+    """Hides `cnn_numba.beyond`."""
 
     def find_spec(self, name, path=None, target=None):
         if f"{name}.".startswith("cnn_numba.beyond."):
@@ -22,7 +22,7 @@ def error_of(function, *arguments, **options):
 
 
 def main(out):
-    """Train for a few steps; only in a process in which nothing of the package was imported before."""
+    """Train for a few steps; only in a process that has not imported the package before."""
     sys.meta_path.insert(0, Nothing())
     from cnn_numba.data import load
     from cnn_numba.device import simulated

@@ -35,7 +35,7 @@ def check_record(record, name):
 
 @pytest.mark.slow
 def test_epochs_are_timed_in_turn(few_images, monkeypatch, capsys):
-    # With several, PyTorch's threads wait in a busy loop: minutes where others use the machine.
+    # With several threads PyTorch waits in a busy loop: minutes on a shared machine.
     monkeypatch.setattr(epoch, "threads", lambda: 1)
     few_images(epoch, 100)  # it warms up with 20 batches
     record = epoch.bench_epoch(batch_sizes=(4,), repeats=2)
@@ -82,12 +82,12 @@ def test_pytorch_takes_the_steps_of_the_same_recipe(recipe):
         train_step(network, loss, optimizer, *source.take(size), lr)
         source.advance()
     parameters = torch.nn.utils.parameters_to_vector(theirs.network.parameters()).detach().numpy()
-    # Adam moves each by about the rate, the other way where its gradient rounds to the other side of 0.
+    # Adam moves each parameter by about the rate; a gradient near 0 may round to the other sign.
     close = np.isclose(network.parameters, parameters, rtol=1e-3, atol=1e-2 * recipe["lr"])
     assert np.mean(close) > 0.999
 
 
-def test_each_run_of_start_up_is_recorded_and_the_first_has_empty_caches(monkeypatch, capsys):
+def test_each_start_up_run_is_recorded_and_the_first_has_empty_caches(monkeypatch, capsys):
     seconds, found = iter([30.0, 2.0, 1.5]), []
 
     def train(command, env, check):
@@ -107,7 +107,7 @@ def test_each_run_of_start_up_is_recorded_and_the_first_has_empty_caches(monkeyp
     assert capsys.readouterr().out.startswith("first run: first step after 30.0 s, peak memory 400 MB\nlater")
 
 
-@pytest.mark.exhaustive("test_each_run_of_start_up_is_recorded_and_the_first_has_empty_caches")
+@pytest.mark.exhaustive("test_each_start_up_run_is_recorded_and_the_first_has_empty_caches")
 @pytest.mark.slow
 @pytest.mark.usefixtures("sixth_of_mnist")
 def test_start_up_is_measured_from_empty_caches(capfd):

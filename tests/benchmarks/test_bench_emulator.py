@@ -10,7 +10,7 @@ needs_the_emulator = pytest.mark.skipif(not SELECTION.emulated, reason="no GPU i
 
 
 @needs_the_emulator
-def test_every_kernel_is_timed_as_often_as_asked():
+def test_every_kernel_is_timed_the_given_number_of_times():
     from benchmarks import emulator_kernels
 
     samples = emulator_kernels.measure(repeats=2)
@@ -23,7 +23,7 @@ def test_a_product_is_computed_by_many_threads_at_a_time():
     from benchmarks import emulator_kernels
 
     launch, work, _ = emulator_kernels.launches()["product, 64 x 64 tiles"]
-    # Twenty and more where it is quiet: a hundredth of that would be one thread at a time. A busy machine can
+    # Twenty and more on a quiet machine: one thread at a time would be a hundredth of it. A busy machine can
     # stop any launch for half a second, but not all.
     assert any(work / emulator_kernels._seconds(launch) > 2e9 for _ in range(40))
 
@@ -47,7 +47,7 @@ def test_a_thousand_times_faster_than_the_simulator():
     assert all(min(times) < 0.1 for times in samples.values()), samples
 
 
-def test_what_is_measured_is_told_and_recorded(monkeypatch, capsys):
+def test_measurements_are_printed_and_recorded(monkeypatch, capsys):
     answers = {
         "simulator_kernels.measure(blocks=16384)": {"first launch": [1.0], "some": [0.004, 0.001, 0.002]},
         "simulator_kernels.measure()": {"first launch": [1.0], "some": [2.0]},
@@ -69,9 +69,9 @@ def test_what_is_measured_is_told_and_recorded(monkeypatch, capsys):
     }
     assert record["epoch"]["wall"] == 60
     assert "epoch" not in emulator.bench_emulator(rounds=1, epoch=False)
-    told = capsys.readouterr().out
-    assert "2.00 ns per thread" in told
-    assert "60.0 s" in told
+    output = capsys.readouterr().out
+    assert "2.00 ns per thread" in output
+    assert "60.0 s" in output
 
 
 def test_the_page_has_the_figures_of_the_record():

@@ -52,7 +52,7 @@ def of_each(cases):
         (TINY[5], 12 * 4, 4 * (48 + 12), 4),
     ],
 )
-def test_work_of_a_case_is_that_of_its_formula(case, flops, moved, terms):
+def test_the_work_of_a_case_follows_its_formula(case, flops, moved, terms):
     assert (case.flops, case.bytes, case.terms) == (flops, moved, terms)
 
 
@@ -96,14 +96,14 @@ def test_contenders_compute_what_pytorch_computes(case, rng):
 def test_tolerance_holds_for_long_sums_and_is_below_one_product(rng):
     (case,) = products("long", 8, 4096, 8)
     a, b = rng.standard_normal((8, 4096), np.float32), rng.standard_normal((4096, 8), np.float32)
-    # One after the other, as a kernel adds: the least exact way there is.
+    # One after the other, as a kernel adds: the least exact way.
     running = np.cumsum(a[:, :, None] * b[None], axis=1, dtype=np.float32)[:, -1]
     error = np.abs(running - a.astype(np.float64) @ b).max()
     assert case.tolerance / 100 < error < case.tolerance
     assert case.tolerance < 0.01
 
 
-def test_library_calls_set_tf32_and_the_settings_come_back(monkeypatch):
+def test_library_calls_set_tf32_and_restore_the_settings(monkeypatch):
     seen = []
     case = types.SimpleNamespace(
         theirs=lambda torch: seen.append(
@@ -156,7 +156,7 @@ def test_roof_is_work_over_median_time(monkeypatch):
 
 def test_roof_kernels_compute(rng):
     out = device.zeros(1)
-    # Every sum stays at 2, and their total of 16 equals x: then it is written.
+    # Every sum stays at 2, and their total of 16 equals x: so it is written.
     device.launch(bench_ops.fma_peak_kernel, 1, 1, 0, np.float32(28), np.float32(0), out)
     assert device.to_host(out)[0] == sum(range(8))
     source = rng.standard_normal(1028, np.float32)
@@ -208,7 +208,7 @@ def test_launches_are_noted_and_can_be_made_again(rng):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Let time pass only where a test says so, and let the launch that keeps a GPU busy do little."""
+    """Let time pass only when a test says so; make the launch that keeps a GPU busy short."""
     clock = types.SimpleNamespace(now=0.0)
 
     def seconds(function, repeats=10, warm_up=3):
@@ -284,14 +284,14 @@ def test_a_case_is_recorded_with_every_sample(clock, on_host, monkeypatch, capsy
     assert all(who in printed for who in expected)
 
 
-def test_a_wrong_rung_is_not_timed_and_another_shape_is_passed_over(clock, on_host, monkeypatch):
+def test_a_wrong_rung_is_not_timed_and_an_unsupported_shape_is_skipped(clock, on_host, monkeypatch):
     case = TINY[4]
 
     def refuses(*arguments):
         raise ValueError("not with 4 x 6")
 
     def forgets(x, kernel_size, stride, padding, out, argmax):
-        """Leave what was there before."""
+        """Keep the old contents."""
 
     def wrong(x, kernel_size, stride, padding, out, argmax):
         right(x, kernel_size, stride, padding, out, argmax)
@@ -368,7 +368,7 @@ def test_without_a_gpu_the_compiler_is_asked_and_nothing_timed(monkeypatch, caps
 
 @pytest.fixture
 def few_images(monkeypatch):
-    """Let the benchmarks run on a few hundred images."""
+    """Limit the benchmarks to a few hundred images."""
     for module in (accuracy, epoch, epoch_gpu):
         monkeypatch.setattr(module, "dataset", lambda model: epoch._head(load("mnist"), 1300))
 
@@ -418,7 +418,7 @@ def test_epochs_of_all_contenders_are_timed_in_turn(monkeypatch, few_images, cap
 
 
 @pytest.mark.parametrize("graph", [True, False])
-def test_our_contender_times_the_second_epoch_and_insists_on_its_graph(monkeypatch, graph):
+def test_our_contender_times_the_second_epoch_and_requires_a_graph(monkeypatch, graph):
     calls = []
 
     def fit(model, data, optimizer, **options):
@@ -464,7 +464,7 @@ def test_captured_steps_are_replayed_with_their_own_indices(monkeypatch):
 
     class Graph:
         def replay(self):
-            # What a GPU would do with what was recorded.
+            # What a GPU would do with the recorded launches.
             fixed = next(fixed for fixed, graph in captured.graphs.values() if graph is self)
             replays.append(fixed.tolist())
 
@@ -599,7 +599,7 @@ def test_epochs_have_a_bar_at_the_median_and_a_dot_for_each_sample(synthetic_epo
     assert texts(missing)[0] == "not on this machine"
 
 
-def test_of_processor_time_and_a_part_of_the_images_the_picture_says_so(synthetic_epochs):
+def test_the_picture_names_processor_time_and_the_share_of_images(synthetic_epochs):
     record = synthetic_epochs | {"images": 2000, "results": synthetic_epochs["results"][:1]}
     (result,) = record["results"]
     who = next(iter(result["seconds"]))
@@ -635,7 +635,7 @@ def test_pictures_are_named_after_their_records(synthetic, synthetic_epochs, tmp
         ("no json", "is no JSON"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_before_anything_is_written(
+def test_an_invalid_record_raises_before_anything_is_written(
     content, message, synthetic_epochs, tmp_path, capsys
 ):
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
@@ -672,7 +672,7 @@ def test_commands_that_need_a_gpu_say_why_there_is_none(arguments, message, caps
     assert captured.err.count("\n") == 1
 
 
-def test_command_measures_epochs_where_it_is_told_to(monkeypatch, tmp_path):
+def test_the_command_measures_epochs_on_the_chosen_device(monkeypatch, tmp_path):
     calls = []
     monkeypatch.setattr("cnn_numba.cli.shared.choose", lambda wish, timed: wish)
     monkeypatch.setattr(epoch_gpu, "bench_epoch", lambda **options: calls.append(("gpu", options)) or {})

@@ -49,7 +49,7 @@ def test_each_step_and_stage_is_timed(capsys):
     assert "GFLOP/s\n" in capsys.readouterr().out
 
 
-def test_operations_are_those_of_living_gradients():
+def test_only_nonzero_gradients_count_as_operations():
     out = np.array([1, 0, -0.0, 2], np.float32).reshape(1, 1, 2, 2)
     gradient = np.array([3, 4, 5, 0], np.float32).reshape(1, 1, 2, 2)
     each = Convolution(np.ones((1, 3, 3, 2), np.float32), np.zeros(1, np.float32), relu=True, pool=True)
@@ -93,7 +93,7 @@ def test_the_ladder_is_climbed_on_the_last_pooled_stage():
     assert ladder.climb([skipped], peak=1e11) == []
 
 
-def test_the_stages_of_a_chain_get_the_gradients_that_the_chain_sends_them():
+def test_the_stages_of_a_chain_get_the_gradients_of_the_chain():
     parts = [Conv2d(1, 4, 3), MaxPool2d(2), Conv2d(4, 6, 2), ReLU(), Flatten(), Linear(24, 3)]
     network = Sequential(parts, (1, 8, 8), batch_size=2)
     (chain,) = (step for step in network.steps if isinstance(step, ConvChain))

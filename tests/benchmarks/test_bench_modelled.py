@@ -1,4 +1,4 @@
-"""`cnn-numba bench ops --gpu` and `bench epoch --gpu`: figures, their records, and what docs say of them."""
+"""`cnn-numba bench ops --gpu` and `bench epoch --gpu`: figures, their records, and the docs about them."""
 
 import dataclasses
 import json
@@ -48,7 +48,7 @@ def test_a_product_is_modelled_on_each_gpu(capsys):
     assert text.startswith("Modelled, not measured.")
 
 
-def test_a_roof_is_that_of_the_data_sheet():
+def test_a_roof_matches_the_data_sheet():
     # W: 8.1 TFLOP/s at its boost of 1.59 GHz; 19.5 and 66.9 of the A100 and the H100 at 1.98 GHz.
     t4, a100 = (gpuless.profile.device(name) for name in ("T4", "A100"))
     assert ops_modelled.roof_of(t4)["flops_per_second"] == pytest.approx(8.1e12 * t4.clock / 1.59, rel=0.01)
@@ -105,7 +105,7 @@ def test_an_epoch_is_its_steps():
         assert graph["kernels"] == launches["kernels"] == sum(row["calls"] for row in figures["kernels"])
         whole = sum(row["microseconds"] for row in figures["kernels"])
         assert graph["microseconds"] <= launches["microseconds"]
-        if gpu == "T4":  # which has room for next to nothing beside its kernels; the others have
+        if gpu == "T4":  # which has almost no room beside its kernels; the others have some
             assert graph["microseconds"] == pytest.approx(whole + graph["gaps"], rel=0.03)
         else:
             assert whole / 2 < graph["microseconds"] < 0.9 * whole
@@ -142,7 +142,7 @@ def test_large_products_and_convolutions_come_near_the_bound():
             assert share < rate / ops_modelled.roof_of(gpu)["flops_per_second"] < 1, (what, gpu.name)
 
 
-def test_the_guide_says_what_the_record_says():
+def test_the_guide_matches_the_record():
     text = " ".join((ROOT / "docs" / "gpuless.md").read_text(encoding="utf-8").split())
     results = {each["batch_size"]: each["gpus"] for each in record("epoch")["results"]}
     said = r"of `mnist_cnn`, batch (\d+), takes (\d+) us on a T4, (\d+) on an A100 and (\d+) on an H100"
@@ -150,7 +150,9 @@ def test_the_guide_says_what_the_record_says():
     assert times == [round(results[batch][gpu]["graph"]["microseconds"]) for gpu in GPUS]
     (time,) = map(int, re.search(r"kernel by kernel it takes (\d+) us on all three", text).groups())
     assert {time} == {round(results[batch][gpu]["launches"]["microseconds"]) for gpu in GPUS}
-    fast = re.search(r"`train --fast`, .* takes ([\d.]+), ([\d.]+) and ([\d.]+) s after its start", text).groups()
+    fast = re.search(
+        r"`train --fast`, .* takes ([\d.]+), ([\d.]+) and ([\d.]+) s after its start", text
+    ).groups()
     found = [results[FAST["batch_size"]][gpu] for gpu in GPUS]
     assert list(fast) == [
         f"{each['graph']['epoch_seconds'] + each['evaluation']['seconds']:.2f}" for each in found

@@ -1,4 +1,4 @@
-"""The independent check: its kernels compute what they should, and its record is that of its rows."""
+"""The independent check: its kernels are correct, and its record matches its rows."""
 
 import json
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ def rng():
 
 
 def run(kernel, grid, block, *arguments, shared=0):
-    """Return what is in the arrays among the arguments after the launch."""
+    """Launch; return the contents of the array arguments."""
     sent = [cuda.to_device(x) if isinstance(x, np.ndarray) else np.uint32(x) for x in arguments]
     kernel[grid, block, 0, shared](*sent)
     return [x.copy_to_host() for x in sent if not isinstance(x, np.uint32)]
@@ -144,11 +144,11 @@ def test_dot_product(rng):
     np.testing.assert_allclose(found, (a * b).reshape(4, 256).sum(1, dtype=float), rtol=1e-5)
 
 
-def test_every_row_has_a_launch_and_no_launch_is_without_a_row():
+def test_rows_and_launches_match():
     assert {row.name for row in independent.published()} == set(independent.launches())
 
 
-def test_the_record_is_that_of_the_rows():
+def test_the_record_matches_the_rows():
     record = json.loads(independent.RECORD.read_text(encoding="utf-8"))
     rows = [SimpleNamespace(**row) for row in record["rows"]]
     known = {(row.gpu, row.kernel): round(row.published, 3) for row in rows}

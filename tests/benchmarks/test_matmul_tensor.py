@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import poisoned, random_float32
-from launches import only_launches, sanitized
+from launches import on_device, only_launches, sanitized
 
 from benchmarks.rungs import matmul_tensor, tensor_copies as copies
 from benchmarks.rungs.matmul import matmul_register_tiled
@@ -30,15 +30,11 @@ SIZES = [(1, 1, 1), (5, 3, 7), (17, 70, 18), (129, 65, 33), (128, 64, 96), (136,
 
 
 def matrices(rng, rung, rows, columns, depth):
-    """Return two matrices of the rung's type, and the product of what it rounds them to."""
+    """Return two matrices of the rung's type, and the product of the rounded matrices."""
     dtype, precision = TYPES[rung]
     a, b = (random_float32(rng, *shape).astype(dtype) for shape in ((rows, depth), (depth, columns)))
     left, right = (rounded(array.astype(np.float32), precision).astype(float) for array in (a, b))
     return a, b, left @ right
-
-
-def there(*arrays):
-    return [device.to_device(array) for array in arrays]
 
 
 def assert_sums_close(received, expected, terms):
@@ -50,7 +46,7 @@ def assert_sums_close(received, expected, terms):
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_rungs(rng, rung, size):
     a, b, expected = matrices(rng, rung, *size)
-    d_a, d_b, out = there(a, b, poisoned(expected.shape))
+    d_a, d_b, out = on_device(a, b, poisoned(expected.shape))
     assert rung(d_a, d_b, out) is out
     received = device.to_host(out)
     assert_sums_close(received, expected, size[2])
@@ -61,33 +57,33 @@ def test_rungs(rng, rung, size):
 @pytest.mark.parametrize("rung", [matmul_tensor.matmul_tf32, matmul_tensor.matmul_float16])
 @pytest.mark.parametrize("scale", ["alike", "wild"])
 @pytest.mark.parametrize("depth", [4, 8, 16, 32, 512])
-def test_the_bits_are_those_that_an_h200_gave(rung, scale, depth):
+def test_the_bits_are_those_of_an_h200(rung, scale, depth):
     """Measured 2026-11-27, with these kernels; ``wild`` has factors from 2^-12 to 2^12, and overflows."""
     if device.hardware() and nvidia.driver().gpus[0].capability != (9, 0):
         pytest.skip("each generation of GPUs adds in its own way")
     dtype, precision = TYPES[rung]
     a, b, given = (MEASURED[f"{depth}_{scale}_{name}"] for name in ("a", "b", precision))
-    received = device.to_host(rung(*there(a.astype(dtype), b.astype(dtype))))
+    received = device.to_host(rung(*on_device(a.astype(dtype), b.astype(dtype))))
     np.testing.assert_array_equal(received, given)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [name for name in SUBNORMAL if not name.endswith(("_a", "_b"))])
-def test_the_bits_of_subnormal_numbers_are_those_that_an_h100_gave(name):
+def test_the_bits_of_subnormal_numbers_are_those_of_an_h100(name):
     """Measured 2026-11-28: factors, results or both are subnormal, or both kinds occur in a product."""
     if device.hardware() and nvidia.driver().gpus[0].capability != (9, 0):
         pytest.skip("each generation of GPUs adds in its own way")
     rung = matmul_tensor.matmul_tf32 if name.startswith("tf32") else matmul_tensor.matmul_float16
-    received = device.to_host(rung(*there(SUBNORMAL[f"{name}_a"], SUBNORMAL[f"{name}_b"])))
+    received = device.to_host(rung(*on_device(SUBNORMAL[f"{name}_a"], SUBNORMAL[f"{name}_b"])))
     np.testing.assert_array_equal(received, SUBNORMAL[name])
 
 
 @pytest.mark.gpu
 @of_each_rung
-def test_a_sum_of_nothing_is_zero_and_no_results_are_no_launch(rng, rung):
+def test_an_empty_sum_is_zero_and_no_results_need_no_launch(rng, rung):
     a, b, _ = matrices(rng, rung, 3, 4, 0)
-    np.testing.assert_array_equal(device.to_host(rung(*there(a, b, poisoned((3, 4))))), 0)
-    a, b, empty = there(*matrices(rng, rung, 0, 4, 3)[:2], poisoned((0, 4)))
+    np.testing.assert_array_equal(device.to_host(rung(*on_device(a, b, poisoned((3, 4))))), 0)
+    a, b, empty = on_device(*matrices(rng, rung, 0, 4, 3)[:2], poisoned((0, 4)))
     with only_launches() as launched:
         assert rung(a, b, empty) is empty
     assert launched == []
@@ -95,10 +91,10 @@ def test_a_sum_of_nothing_is_zero_and_no_results_are_no_launch(rng, rung):
 
 @pytest.mark.gpu
 @of_each_rung
-def test_whole_copies_where_every_row_consists_of_them(rng, rung):
+def test_rows_that_consist_of_whole_copies_are_copied_without_guards(rng, rung):
     name = rung.__name__.replace("matmul", "tensor")
     for depth, suffix in ((8, ""), (9, "_guarded")):
-        a, b, out = there(*matrices(rng, rung, 3, 8, depth)[:2], poisoned((3, 8)))
+        a, b, out = on_device(*matrices(rng, rung, 3, 8, depth)[:2], poisoned((3, 8)))
         with only_launches() as launched:
             rung(a, b, out)
         assert launched == [f"{name}{suffix}_kernel"]
@@ -120,7 +116,7 @@ def test_views_that_begin_off_a_copy(rng, rung):
 def test_nan_reaches_only_its_own_row(rng, rung):
     a, b, expected = matrices(rng, rung, 20, 24, 40)
     a[2, 39] = np.nan
-    received = device.to_host(rung(*there(a, b)))
+    received = device.to_host(rung(*on_device(a, b)))
     assert np.isnan(received[2]).all()
     assert_sums_close(np.delete(received, 2, axis=0), np.delete(expected, 2, axis=0), 40)
 
@@ -133,7 +129,8 @@ def test_three_products_are_nearly_as_exact_as_float32(rng):
     halves = [array.astype(np.float16) for array in (a, b)]
 
     def error(rung, arrays=(a, b), **options):
-        return np.abs(device.to_host(rung(*there(*arrays), **options)) - exact).max() / np.abs(exact).max()
+        received = device.to_host(rung(*on_device(*arrays), **options))
+        return np.abs(received - exact).max() / np.abs(exact).max()
 
     # One sum after the other, as Tensor Cores add: the parts of a split sum err less.
     ffma, three = error(matmul_register_tiled), error(matmul_tensor.matmul_3xtf32)
@@ -152,7 +149,7 @@ def test_the_sanitizer_finds_nothing(rng):
     # The rungs differ in their instructions only. Two tiles along k, so that a place is written to again.
     rung, depth = matmul_tensor.matmul_tf32, 20
     a, b, expected = matrices(rng, rung, 5, 8, depth)
-    d_a, d_b, out = there(a, b, poisoned(expected.shape))
+    d_a, d_b, out = on_device(a, b, poisoned(expected.shape))
     with sanitized() as reports:
         rung(d_a, d_b, out)
     assert reports[0].ok, str(reports[0])
@@ -160,21 +157,21 @@ def test_the_sanitizer_finds_nothing(rng):
 
 
 @of_each_rung
-def test_other_types_and_sizes_are_refused(rng, rung):
+def test_wrong_types_and_sizes_raise(rng, rung):
     a, b, _ = matrices(rng, rung, 3, 4, 5)
-    a, b = there(a, b)
+    a, b = on_device(a, b)
     other = np.float32 if rung is matmul_tensor.matmul_float16 else np.float16
     with pytest.raises(TypeError, match=f"b must have dtype {a.dtype}, got {np.dtype(other)}"):
-        rung(a, *there(np.ones((5, 4), other)))
+        rung(a, *on_device(np.ones((5, 4), other)))
     with pytest.raises(ValueError, match=r"b must have shape \(5, columns\), got \(3, 5\): a has depth = 5"):
         rung(a, a)
     with pytest.raises(TypeError, match="out must have dtype float32, got float16"):
-        rung(a, b, *there(np.ones((3, 4), np.float16)))
+        rung(a, b, *on_device(np.ones((3, 4), np.float16)))
 
 
 @of_each_rung
-def test_a_gpu_without_is_refused(rng, rung, monkeypatch):
-    a, b = there(*matrices(rng, rung, 3, 4, 5)[:2])
+def test_a_gpu_without_tensor_cores_raises(rng, rung, monkeypatch):
+    a, b = on_device(*matrices(rng, rung, 3, 4, 5)[:2])
     gpu_of_old = type("Gpu", (), {"compute_capability": (7, 5)})
     monkeypatch.setattr(matmul_tensor.cuda, "get_current_device", lambda: gpu_of_old)
     monkeypatch.setattr(device, "simulated", lambda: False)
@@ -230,7 +227,7 @@ def fragments_kernel(left, right, halves, words, sums, loaded, turned):
 
 
 @pytest.mark.gpu
-def test_the_python_functions_say_what_the_instructions_do(rng):
+def test_the_python_functions_match_the_instructions(rng):
     """Compiled, and under the sanitizer, which runs the Python functions."""
     left, right = rounded(random_float32(rng, 32, 4), "tf32"), rounded(random_float32(rng, 32, 2), "tf32")
     halves = random_float32(rng, 16, 16).astype(np.float16)
@@ -238,7 +235,7 @@ def test_the_python_functions_say_what_the_instructions_do(rng):
     results = []
     for runs in (lambda launch: launch.run(), lambda launch: launch.examine(sanitize)):
         outputs = [poisoned((3, 32, 4)), *(np.zeros((32, 4), np.uint32) for _ in range(2))]
-        arrays = there(left, right, halves, words, *outputs)
+        arrays = on_device(left, right, halves, words, *outputs)
         report = runs(device.launches.Launch(fragments_kernel, 1, 32, tuple(arrays)))
         assert report is None or report.ok, str(report)
         results.append([device.to_host(array) for array in arrays[4:]])
@@ -254,7 +251,7 @@ def test_the_python_functions_say_what_the_instructions_do(rng):
 
 
 def dense_of_fragments(left, right):
-    """Return the product of what lanes hold for the instruction of tf32, by its definition."""
+    """Return the product of the fragments of tf32 that lanes hold, by definition."""
     a, b = np.zeros((16, 8)), np.zeros((8, 8))
     for lane in range(32):
         row, k = lane // 4, lane % 4

@@ -1,4 +1,4 @@
-"""Modelled times against published ones: the record, what says what it says, and rows modelled again."""
+"""Modelled times against published ones: the record, the pages that quote it, and rows modelled again."""
 
 import gpuless
 
@@ -32,17 +32,17 @@ def published():
     return published()
 
 
-def test_the_summary_is_that_of_the_rows():
+def test_the_summary_matches_the_rows():
     assert predictions.summarised(RECORD["rows"]) == SUMMARY
 
 
 @pytest.mark.parametrize("path", [page.PAGE, page.GUIDE], ids=["page", "guide"])
-def test_pages_say_what_the_record_says(path):
+def test_pages_match_the_record(path):
     text = path.read_text(encoding="utf-8")
     assert page.with_figures(text, RECORD) == text, "run python -m benchmarks.modelled.page"
 
 
-def test_a_gpu_says_what_it_was_held_against():
+def test_a_gpu_names_its_published_measurements():
     assert page.HELD_AGAINST.read_text(encoding="utf-8") == page.held_against(RECORD)
     for name, device in DEVICES.items():
         rows = SUMMARY.get(name, {"rows": 0, "mean error": 0})
@@ -75,7 +75,7 @@ def test_the_model_is_as_good_as_promised(group, key, least, sign):
 
 @pytest.mark.parametrize("words", SAMPLE)
 def test_the_record_is_not_stale(published, words):
-    """A change of the model that changes these times has to take the record again: `bench modelled`."""
+    """If a change of the model changes these times, record them again: `bench modelled`."""
     if not gpuless.select().emulated:
         pytest.skip("runs kernels on the emulated GPU")
     pytest.importorskip("scipy", reason="solves linear programs")
@@ -88,7 +88,7 @@ def test_the_record_is_not_stale(published, words):
 
 
 @pytest.mark.usefixtures("published")
-def test_words_that_no_row_has_end_in_a_line(monkeypatch):
+def test_unknown_words_give_one_line(monkeypatch):
     monkeypatch.setattr("sys.argv", ["bench", "T4", "nonsense"])
     with pytest.raises(SystemExit, match=r"^cnn-numba: no row has all of T4 nonsense$"):
         main()
@@ -108,7 +108,7 @@ def test_kernels_are_measured_with_events(published, monkeypatch):
     assert 0 < times["least"] <= times["median"] <= times["largest"]
 
 
-def test_what_needs_more_memory_than_there_is_is_left_out(published, monkeypatch, capsys):
+def test_rows_that_need_too_much_memory_are_left_out(published, monkeypatch, capsys):
     if not gpuless.select().emulated:
         pytest.skip("the emulated GPU's memory")
     from numba import cuda
@@ -133,6 +133,6 @@ def test_gpus_by_the_drivers_names(name, known):
     assert hardware.device_named(name) == known
 
 
-def test_a_gpu_that_is_not_modelled_is_refused():
+def test_a_gpu_without_a_model_raises():
     with pytest.raises(RuntimeError, match=r"the GPU 'Quadro P400' is not modelled, only GTX 1650, "):
         hardware.device_named("Quadro P400")

@@ -1,4 +1,4 @@
-"""The kernels of published rows compute what they should, on the emulated GPU."""
+"""The kernels of published rows are correct on the emulated GPU."""
 
 import gpuless
 

@@ -1,4 +1,4 @@
-"""One worker of a training run, to whom something happens: ``one_of_many.py WHAT RANK STEP ARGUMENT ...``.
+"""One worker of a training run that fails or is stopped: ``one_of_many.py WHAT RANK STEP ARGUMENT ...``.
 
 WHAT is the name of a signal that the worker with this rank sends itself before this step, or "error" for an
 exception there; but not when torchrun has started it again. The arguments are those of ``cnn-numba``.
@@ -12,8 +12,8 @@ from cnn_numba.cli import main
 from cnn_numba.train.step import HostSteps
 
 
-def fateful(what, step):
-    """Return what takes the steps of the training run, to which something happens at this one."""
+def with_event(what, step):
+    """Return the function for the steps of the training run, with the event at this step."""
     take, taken = HostSteps.take, 0
 
     def take_or_end(steps, *details):
@@ -31,5 +31,5 @@ def fateful(what, step):
 if __name__ == "__main__":
     what, rank, step, *arguments = sys.argv[1:]
     if os.environ["RANK"] == rank and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
-        HostSteps.take = fateful(what, int(step))
+        HostSteps.take = with_event(what, int(step))
     main(arguments)

@@ -1,4 +1,4 @@
-"""What `beyond` adds to training, each piece alone: loss scales, timelines, and what workers agree on."""
+"""The parts of training in `beyond`, one by one: loss scales, timelines, and agreement of workers."""
 
 import json
 from types import SimpleNamespace
@@ -31,7 +31,7 @@ def test_it_registers_itself():
 # --- Loss scaling ------------------------------------------------------------------------------------------
 
 
-def test_the_loss_scale_is_noted_and_given_up_where_it_collapses():
+def test_the_loss_scale_is_recorded_and_a_collapse_ends_the_training():
     run, scaler = after_steps(a_run(), 1), SimpleNamespace(collapsed=False, scale=8.0, skipped=3)
     run.history.append(ENTRY | {"skipped_steps": 2})
     run.entry, run.remarks = dict(ENTRY), []
@@ -51,14 +51,14 @@ def test_the_loss_scale_is_noted_and_given_up_where_it_collapses():
 @pytest.mark.parametrize(
     ("taken", "epochs", "steps"), [(0, 10, [20, 21, 22]), (0, 1, [3, 4, 5]), (1, 1, [3, 4, 5]), (4, 1, [5])]
 )
-def test_three_steps_are_chosen_late_or_the_last(tmp_path, taken, epochs, steps):
+def test_three_late_steps_or_the_last_ones_are_chosen(tmp_path, taken, epochs, steps):
     run, timeline = a_run(epochs=epochs), Timeline(tmp_path / "timeline.json")
     run.step = taken
     timeline.begin(run)
     assert list(timeline.steps) == steps
 
 
-def test_phases_of_the_chosen_steps_are_written_when_their_epoch_is_over(tmp_path):
+def test_phases_of_the_chosen_steps_are_written_after_their_epoch(tmp_path):
     run, timeline = a_run(epochs=1), Timeline(tmp_path / "timeline.json")
     timeline.prepare(run)
     timeline.begin(run)
@@ -125,7 +125,7 @@ def test_workers_with_other_recipes_or_numbers_are_named():
             together(2, work)
 
 
-def test_what_ends_the_workers_names_the_last_checkpoint(tmp_path):
+def test_errors_of_workers_name_the_last_checkpoint(tmp_path):
     run = a_run(out=tmp_path)
     assert what_is_saved(run) == "no checkpoint of this run has been written yet"
     run.saved = 1, 0
@@ -166,7 +166,7 @@ def test_a_part_knows_its_share_and_why_there_are_no_graphs():
     assert not Alone().part(small_net(), Scaler(), Untimed()).no_graphs
 
 
-def test_models_that_are_no_fair_share_are_refused():
+def test_models_of_a_wrong_batch_size_raise():
     def sizes(workers):
         return workers.batch_size(SimpleNamespace(batch_size=4 + 2 * workers.rank))
 

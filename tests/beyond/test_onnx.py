@@ -1,4 +1,4 @@
-"""Networks as ONNX graphs: what ONNX Runtime makes of them, beside our own forward pass."""
+"""Networks as ONNX graphs: ONNX Runtime against our own forward pass."""
 
 import numpy as np
 import onnx
@@ -27,7 +27,7 @@ def run(proto, x):
 
 
 def with_all_parameters(model, rng):
-    """Give a model biases and running statistics that are neither 0 nor 1, so that none can be left out."""
+    """Give a model biases and running statistics other than 0 and 1, so that leaving one out shows."""
     model.parameters[:] += 0.1 * random_float32(rng, *model.parameters.shape)
     model.buffers[:] = rng.uniform(0.5, 2, model.buffers.shape)
     return model
@@ -75,7 +75,7 @@ def test_raw_pixels_are_normalised_in_the_graph(rng, build, pixels):
 
 
 @pytest.mark.parametrize("device", ["reference", "gpu"])
-def test_the_graph_is_the_same_whatever_the_network_computes_on(device):
+def test_the_graph_is_the_same_for_every_backend(device):
     assert to_onnx(mnist_cnn(2, device)) == to_onnx(mnist_cnn(2))
 
 
@@ -96,7 +96,7 @@ class Doubled(ReLU):
     kind = "doubled"
 
 
-def test_an_unknown_layer_is_refused_by_name():
+def test_an_unknown_layer_is_named():
     model = Sequential([Flatten(), Linear(4, 4), Doubled()], (1, 2, 2))
     with pytest.raises(
         UnsupportedLayer, match=r"sequential, doubled1: Doubled\(\) can't be exported to ONNX, only "
@@ -116,7 +116,7 @@ def test_an_unknown_layer_is_refused_by_name():
         (mnist_cnn, (0.5, 0.0), "0"),
     ],
 )
-def test_pixels_that_do_not_fit_are_refused(build, pixels, message):
+def test_wrong_pixels_raise(build, pixels, message):
     with pytest.raises(ValueError, match=message):
         to_onnx(build(), pixels)
 

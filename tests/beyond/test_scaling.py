@@ -31,7 +31,7 @@ def train(model=None, out=None, optimizer=Adam, scale=HUGE, data=None, epochs=3,
     return model, optimizer, scaler, history
 
 
-def test_too_large_a_scale_is_found_and_costs_only_the_skipped_steps():
+def test_too_large_a_scale_costs_only_the_skipped_steps():
     _, optimizer, scaler, history = train(epochs=10)
     skipped = [entry["skipped_steps"] for entry in history]
     assert skipped[0] > 0
@@ -107,7 +107,7 @@ def test_resuming_gives_the_bits_of_an_uninterrupted_run(tmp_path, number):
     assert (tmp_path / "history.csv").read_text().startswith(",".join((*HISTORY_KEYS, *SCALING_KEYS)))
 
 
-def test_another_scaling_or_precision_is_refused_by_name(tmp_path):
+def test_another_scaling_or_precision_is_rejected_by_name(tmp_path):
     train(out=tmp_path, epochs=1)
     saved = load_checkpoint(tmp_path / "checkpoint.npz")
     assert set(saved.scaler) == {"scale", "good_steps", "skipped"}
@@ -135,7 +135,7 @@ def test_an_older_checkpoint_is_one_of_float32_without_scaling(tmp_path):
 
 
 @pytest.mark.parametrize(("scale", "match"), [(-1, "above 0, got -1"), (np.nan, "scale: 1 of 1 are NaN")])
-def test_a_damaged_scale_is_refused(tmp_path, scale, match):
+def test_a_damaged_scale_is_rejected(tmp_path, scale, match):
     train(out=tmp_path, epochs=1)
     path = tmp_path / "checkpoint.npz"
     with np.load(path) as file:
@@ -167,7 +167,7 @@ def test_a_skipped_step_is_no_divergence_and_a_collapsed_scale_is():
         fit(model, stripes(), SGD(model), progress=False, scaler=scaler)
 
 
-def test_a_loss_that_is_nan_is_a_divergence_as_ever():
+def test_a_nan_loss_is_still_a_divergence():
     model = small_net()
     model.layers[3].weight[0, 0] = np.nan
     with pytest.raises(TrainingDiverged, match="the loss became NaN or infinite at epoch 1, step 1"):
@@ -195,7 +195,7 @@ def test_float16_scales_and_the_others_do_not():
 
 
 @pytest.mark.parametrize("scaler", [5, "yes", LossScaler(small_net())])
-def test_a_scaler_of_something_else_is_refused(scaler):
+def test_a_scaler_of_something_else_is_rejected(scaler):
     model = small_net()
     with pytest.raises(
         ValueError, match="scaler must be made for this model, or be True, False or None; got"
@@ -261,7 +261,7 @@ def test_a_training_is_resumed_on_the_gpu_to_the_same_bits(tmp_path, number):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("first", "then"), [("cpu", "gpu"), ("gpu", "cpu")])
-def test_a_training_with_loss_scaling_goes_on_in_another_backend(tmp_path, first, then):
+def test_a_training_with_loss_scaling_resumes_on_another_backend(tmp_path, first, then):
     options = {"data": tiny(), "scale": TWICE, "schedule": "constant"}
     whole = train(half("cpu"), epochs=2, **options)
     train(half(first), tmp_path, epochs=1, **options)

@@ -78,7 +78,7 @@ def test_every_gradient_of_a_whole_model(rng):
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_attention_is_that_of_multihead_attention(rng, causal):
+def test_attention_equals_torch_multihead_attention(rng, causal):
     layer = MultiHeadAttention(12, heads=3, causal=causal)
     model = Sequential([TokenLinear(12, 12), layer, FlattenTokens()], (6, 12), 4, seed=3)
     theirs = torch.nn.MultiheadAttention(12, 3, batch_first=True)
@@ -142,12 +142,12 @@ def test_a_layer_cannot_stand_in_two_places():
         ([FlattenTokens()], r"flatten_tokens1: .*\(N, T, C\), got \(64, 3\)"),
     ],
 )
-def test_layers_that_do_not_fit_are_refused(layers, match):
+def test_layers_of_wrong_shapes_raise(layers, match):
     with pytest.raises(ValueError, match=match):
         Sequential(layers, (3,))
 
 
-def test_wrong_numbers_are_refused():
+def test_wrong_numbers_are_rejected():
     with pytest.raises(ValueError, match="features must be a multiple of heads, got 10 and 4"):
         MultiHeadAttention(10, 4)
     with pytest.raises(TypeError, match="x must have dtype int32, got float32"):
@@ -175,7 +175,7 @@ def test_a_step_allocates_nothing_large_and_repeats_bit_for_bit(rng):
 # --- Writing ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_written_follows_the_seed_and_the_temperature():
+def test_generated_text_depends_on_the_seed_and_the_temperature():
     model = text_transformer(batch_size=1, seed=5)
     first = generate(model, "Once", 20, temperature=1.0, seed=1)
     assert first == generate(model, "Once", 20, temperature=1.0, seed=1)
@@ -187,7 +187,7 @@ def test_what_is_written_follows_the_seed_and_the_temperature():
     )
 
 
-def test_what_stands_behind_the_window_s_last_character_changes_nothing():
+def test_characters_after_the_last_one_change_nothing():
     model = text_transformer(batch_size=1)
     window = np.zeros((1, 64), np.int32)
     before = model.forward(window)[:10].copy()
@@ -195,7 +195,7 @@ def test_what_stands_behind_the_window_s_last_character_changes_nothing():
     np.testing.assert_array_equal(model.forward(window)[:10], before)
 
 
-def test_what_cannot_be_written_on_is_refused():
+def test_wrong_prompts_raise():
     model = text_transformer(batch_size=1)
     with pytest.raises(ValueError, match="prompt must have at least one character, got ''"):
         generate(model, "")
@@ -229,7 +229,7 @@ def test_a_few_steps_learn_which_characters_are_frequent():
 
 
 @pytest.mark.gpu
-def test_a_training_on_the_gpu_follows_the_cpu_and_its_graph_replays_the_same_bits():
+def test_gpu_training_follows_the_cpu_and_its_graph_gives_the_same_bits():
     (launched, totals), (replayed, again), (expected, _) = (
         losses_of("gpu", 6),
         losses_of("gpu", 6, graph=True),

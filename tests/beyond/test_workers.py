@@ -1,7 +1,7 @@
-"""Data-parallel training: several workers reach the numbers of one, and end in one line where one is lost.
+"""Data-parallel training: several workers reach the numbers of one, and end with one line if one is lost.
 
-Whether the numbers are right is asked of workers that are threads: they add up in Python, and need no torch.
-That torch carries the same numbers is asked of processes, and so is what becomes of lost ones.
+The numbers are tested with threads as workers: they add up in Python, and need no torch.
+Processes test that torch carries the same numbers, and what happens when one is lost.
 """
 
 import dataclasses
@@ -39,13 +39,13 @@ from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
 
 BATCH = 10
-# Ten steps per epoch; the last batch has two images, so that of four workers two have none.
+# Ten steps per epoch; the last batch has two images, so two of four workers have none.
 IMAGES = 92
 STEPS = 100
 
 
 class Hub:
-    """Where threads that stand for workers add up; one of them runs at a time, until it has to wait."""
+    """The sums of threads that stand for workers; one runs at a time, until it has to wait."""
 
     def __init__(self, size):
         self.size, self.turn, self.news = size, threading.Lock(), threading.Condition()
@@ -111,7 +111,7 @@ class ThreadGroup:
 
 
 def together(size, work, group=None):
-    """Return what `work(workers)` returns on each of this many workers; raise what the first one raises."""
+    """Return the results of `work(workers)` on this many workers; raise the first error."""
     hub, results = Hub(size), [None] * size
 
     def run(rank):
@@ -146,7 +146,7 @@ def toy_norm(batch_size, backend, seed=3):
 
 @pytest.fixture(autouse=True)
 def several_buckets(monkeypatch):
-    """Let the toys have more than one bucket."""
+    """Give the toy models more than one bucket."""
     monkeypatch.setattr(buckets, "BUCKET_BYTES", 400)
 
 
@@ -166,7 +166,7 @@ def training(
 ):
     """Train as one of the workers; return losses, parameters, optimiser's state and history."""
     workers = workers or Alone()
-    # Other weights on every worker: they have to begin with the first one's.
+    # Different weights on every worker: all must start with the first one's.
     model = network(workers.count(BATCH), backend, seed=3 + workers.rank)
     settings = {"momentum": 0.9} if optimizer is SGD else {}
     optimiser, losses = optimizer(model, lr=0.02, **settings), []
@@ -245,7 +245,7 @@ def test_evaluation_counts_every_image_once(data, count):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 @pytest.mark.parametrize("count", [0, 1, 6, 7, 50])
-def test_shares_are_all_there_is_and_differ_by_one_at_most(size, count):
+def test_shares_cover_everything_and_differ_by_at_most_one(size, count):
     shares = [Workers(rank, size).share(count) for rank in range(size)]
     assert [i for share in shares for i in range(count)[share]] == list(range(count))
     counts = [Workers(rank, size).count(count) for rank in range(size)]
@@ -253,7 +253,7 @@ def test_shares_are_all_there_is_and_differ_by_one_at_most(size, count):
     assert max(counts) - min(counts) <= 1
 
 
-def test_buckets_are_whole_layers_from_the_last_one_on_and_leave_nothing_out():
+def test_buckets_hold_all_layers_from_last_to_first():
     model = toy_cnn(4, "cpu")
     cut = Buckets(model, Workers(0, 2), Untimed(), most=400)
     # 12 * 4 + 4, 64 * 12 + 12 and 9 * 4 + 4 parameters
@@ -264,7 +264,7 @@ def test_buckets_are_whole_layers_from_the_last_one_on_and_leave_nothing_out():
     assert list(cut.after()) == ["backward linear1", "backward conv1"]
 
 
-def test_a_bucket_is_on_its_way_while_earlier_layers_go_back(data):
+def test_a_bucket_is_reduced_during_the_backward_pass_of_earlier_layers(data):
     def trained(workers):
         begun = []
 
@@ -308,7 +308,7 @@ def test_workers_on_the_gpu_follow_those_on_the_cpu(data, network, optimizer):
         assert (distance(mine, alone) < 1e-4).all()
 
 
-def test_a_step_that_one_worker_has_to_skip_is_skipped_by_all(data):
+def test_a_step_that_one_worker_skips_is_skipped_by_all(data):
     def trained(workers):
         model = toy_cnn(workers.count(BATCH), "cpu")
         scaler = LossScaler(model, 2.0**16)
@@ -382,7 +382,7 @@ def test_unequal_trainings_are_named(data, change, message):
 
 
 def together_in_fit(data, out, epochs=2, resume=False, **options):
-    """Train as two workers, of which one ends; return what each has to say, by rank."""
+    """Train as two workers, one of which ends; return the message of each, by rank."""
     lines = {}
 
     def trained(workers):
@@ -398,7 +398,7 @@ def together_in_fit(data, out, epochs=2, resume=False, **options):
 
 
 class LosingGroup(ThreadGroup):
-    """A group that tells, as the real one does, when another worker has ended."""
+    """A group that reports, like the real one, when another worker has ended."""
 
     def exchange(self, text):
         try:
@@ -412,8 +412,8 @@ class LosingGroup(ThreadGroup):
             self.hub.news.notify_all()
 
 
-@pytest.mark.parametrize(("before", "told"), [(0, "no checkpoint of this run"), (1, "after epoch 1")])
-def test_no_worker_tells_of_a_checkpoint_that_was_not_written(data, tmp_path, monkeypatch, before, told):
+@pytest.mark.parametrize(("before", "place"), [(0, "no checkpoint of this run"), (1, "after epoch 1")])
+def test_no_worker_names_a_checkpoint_that_was_not_written(data, tmp_path, monkeypatch, before, place):
     saves = itertools.count()
 
     def save(*arguments):
@@ -425,11 +425,11 @@ def test_no_worker_tells_of_a_checkpoint_that_was_not_written(data, tmp_path, mo
     lines = together_in_fit(data, tmp_path)
     assert lines[0] == "File too large"
     assert lines[1].startswith("the other one has ended; ")
-    assert told in lines[1]
+    assert place in lines[1]
     assert (tmp_path / "checkpoint.npz").exists() == (before > 0)
 
 
-def test_a_lost_worker_leaves_the_place_of_the_checkpoint_and_not_of_the_history(data, tmp_path):
+def test_the_error_of_a_lost_worker_names_the_step_of_the_checkpoint(data, tmp_path):
     def trained(workers, on_step, resume=False):
         model = toy_cnn(workers.count(BATCH), "cpu")
         options = {"epochs": 3, "progress": False, "out": tmp_path, "resume": resume, "on_step": on_step}
@@ -456,7 +456,7 @@ def test_a_lost_worker_leaves_the_place_of_the_checkpoint_and_not_of_the_history
 
 
 class StalledWatch:
-    """What a worker sees whose only other one has been silent for five seconds; each look takes two."""
+    """What a worker sees if the other one has been silent for five seconds; each look takes two."""
 
     def __init__(self):
         self.left, self.seconds = {}, 0
@@ -472,7 +472,7 @@ class StalledWatch:
 
 
 @pytest.mark.parametrize(("ends_after", "said"), [(5, "was killed"), (60, "has sent no heartbeat for 5 s")])
-def test_a_worker_that_takes_long_to_end_is_not_taken_for_a_silent_one(monkeypatch, ends_after, said):
+def test_a_worker_that_ends_slowly_is_not_reported_as_silent(monkeypatch, ends_after, said):
     """It closes its connections first, and on a stalled machine its process ends seconds after that."""
     group = ProcessGroup.__new__(ProcessGroup)
     group.rank, group.size, group.watch = 0, 2, StalledWatch()
@@ -485,7 +485,7 @@ def test_a_worker_that_takes_long_to_end_is_not_taken_for_a_silent_one(monkeypat
 
 @pytest.fixture
 def command_line(monkeypatch, tmp_path):
-    """Return a function that is given to `together`: it runs `train` as one of the workers."""
+    """Return a function for `together` that runs `train` as one of the workers."""
     me = threading.local()
 
     @contextmanager
@@ -513,7 +513,7 @@ def test_unequal_options_are_named_before_anything_else(command_line, rank, opti
         together(2, lambda workers: command_line(workers, *(option if workers.rank == rank else [])))
 
 
-def test_fewer_images_than_workers_are_a_wrong_argument(command_line):
+def test_fewer_images_than_workers_raise(command_line):
     with pytest.raises(typer.BadParameter, match=r"2 workers cannot share 1 image per step\."):
         together(2, lambda workers: command_line(workers, "--batch-size", "1"))
 
@@ -528,7 +528,7 @@ def test_fewer_images_than_workers_are_a_wrong_argument(command_line):
         ),
     ],
 )
-def test_interrupted_workers_tell_once_how_to_go_on_and_end_at_once(
+def test_interrupted_workers_say_once_how_to_resume_and_end_at_once(
     command_line, monkeypatch, tmp_path, here, how
 ):
     def fit(*arguments, **options):
@@ -548,7 +548,7 @@ def test_interrupted_workers_tell_once_how_to_go_on_and_end_at_once(
     assert str(second) == ""
 
 
-def test_one_worker_under_torchrun_is_told_that_it_was_started_again(monkeypatch, tmp_path):
+def test_one_worker_under_torchrun_knows_that_it_was_restarted(monkeypatch, tmp_path):
     values = {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_RESTART_COUNT": "1"}
     for name, value in values.items():
         monkeypatch.setenv(name, value)
@@ -565,7 +565,7 @@ def test_one_worker_under_torchrun_is_told_that_it_was_started_again(monkeypatch
 
 
 @pytest.mark.parametrize(("rank", "lines"), [("0", 1), ("1", 0)])
-def test_a_wrong_argument_is_told_once_by_those_of_one_torchrun(monkeypatch, capsys, rank, lines):
+def test_workers_of_one_torchrun_report_a_wrong_argument_once(monkeypatch, capsys, rank, lines):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
     monkeypatch.setenv("LOCAL_RANK", rank)
     with pytest.raises(SystemExit, match="2"):
@@ -573,7 +573,7 @@ def test_a_wrong_argument_is_told_once_by_those_of_one_torchrun(monkeypatch, cap
     assert capsys.readouterr().err.count("\n") == lines
 
 
-def test_a_training_goes_on_with_another_number_of_workers(data, tmp_path):
+def test_a_training_resumes_with_another_number_of_workers(data, tmp_path):
     whole = training(data, backend="reference", epochs=4, optimizer=Adam, schedule="constant")
     lines = []
     for epochs, size in ((1, 2), (3, 3), (4, 1)):
@@ -636,7 +636,7 @@ def test_a_worker_on_its_own_needs_no_torch(monkeypatch):
                 assert workers.all_reduce(array) is array
 
 
-def test_without_torch_many_workers_are_told_what_to_install(monkeypatch):
+def test_without_torch_the_error_says_what_to_install(monkeypatch):
     for name, value in (
         ("RANK", "0"),
         ("WORLD_SIZE", "2"),
@@ -651,7 +651,7 @@ def test_without_torch_many_workers_are_told_what_to_install(monkeypatch):
 
 
 def place(monkeypatch, rank, size, port):
-    """Let this process be a worker, and the tests after this one have all cores."""
+    """Make this process a worker; give later tests all cores again."""
     monkeypatch.setattr(device, "share_threads", lambda processes: None)
     values = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
     for name, value in values.items():
@@ -660,13 +660,13 @@ def place(monkeypatch, rank, size, port):
 
 @pytest.fixture
 def port():
-    """Return a port that nobody listens at, and the socket that has it."""
+    """Return a port at which nobody listens, and its socket."""
     with socket.socket() as taken:
         taken.bind(("localhost", 0))
         yield taken.getsockname()[1], taken
 
 
-def test_workers_that_do_not_come_are_named(monkeypatch, port):
+def test_missing_workers_are_named(monkeypatch, port):
     pytest.importorskip("torch")
     monkeypatch.setattr(process_group, "ARRIVAL", 0.5)
     port[1].close()
@@ -676,7 +676,7 @@ def test_workers_that_do_not_come_are_named(monkeypatch, port):
         pass
 
 
-def test_a_port_in_use_is_named_where_torch_listens_itself(monkeypatch, port):
+def test_a_port_in_use_is_named_when_torch_listens(monkeypatch, port):
     """As it does for workers on several machines."""
     pytest.importorskip("torch")
     monkeypatch.setattr(process_group, "ARRIVAL", 0.5)
@@ -687,7 +687,7 @@ def test_a_port_in_use_is_named_where_torch_listens_itself(monkeypatch, port):
         pass
 
 
-def test_a_port_in_use_and_one_where_nobody_answers_are_named(monkeypatch, port):
+def test_a_port_in_use_and_a_silent_port_are_named(monkeypatch, port):
     pytest.importorskip("torch")
     monkeypatch.setattr(process_group, "ARRIVAL", 0.5)
     number, taken = port
@@ -705,7 +705,7 @@ def test_a_port_in_use_and_one_where_nobody_answers_are_named(monkeypatch, port)
         pass
 
 
-def test_a_name_that_nobody_knows_is_told_in_time_and_by_us(monkeypatch, capfd):
+def test_an_unknown_host_name_is_reported_in_time_and_only_by_us(monkeypatch, capfd):
     pytest.importorskip("torch")
 
     def unknown(*details):
@@ -723,7 +723,7 @@ def test_a_name_that_nobody_knows_is_told_in_time_and_by_us(monkeypatch, capfd):
     assert capfd.readouterr().err == ""  # torch writes there
 
 
-def test_workers_that_were_told_of_different_numbers_of_workers_both_say_so(port):
+def test_workers_with_different_world_sizes_both_report_it(port):
     pytest.importorskip("torch")
     port[1].close()
     where = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port[0])}
@@ -740,11 +740,11 @@ def test_workers_that_were_told_of_different_numbers_of_workers_both_say_so(port
         thread.start()
     for thread in threads:
         thread.join(60)
-    told = "the workers differ: WORLD_SIZE is 2 on worker 0, but 3 on worker 1"
-    assert lines == {0: told, 1: told}
+    message = "the workers differ: WORLD_SIZE is 2 on worker 0, but 3 on worker 1"
+    assert lines == {0: message, 1: message}
 
 
-def test_a_worker_that_ends_before_the_group_is_there_is_named_by_those_who_wait(monkeypatch, port):
+def test_a_worker_that_ends_during_start_up_is_named_by_the_others(monkeypatch, port):
     torch = pytest.importorskip("torch")
     port[1].close()
     place(monkeypatch, 0, 2, port[0])
@@ -766,17 +766,17 @@ def test_a_worker_that_ends_before_the_group_is_there_is_named_by_those_who_wait
     other.join()
 
 
-def test_what_fails_while_the_group_is_started_is_told_to_the_others(monkeypatch, port):
+def test_an_error_during_start_up_reaches_the_other_workers(monkeypatch, port):
     torch = pytest.importorskip("torch")
     port[1].close()
     place(monkeypatch, 0, 2, port[0])
-    told = []
+    notes = []
 
     def arrive():
         store = torch.distributed.TCPStore("localhost", port[0], None, False, timedelta(seconds=60))
         store = torch.distributed.PrefixStore("cnn-numba/0", store)
         store.set("about/1", json.dumps({"host": "elsewhere", "pid": 1, "size": 2}))
-        told.append(store.get("left/0").decode())
+        notes.append(store.get("left/0").decode())
         store.set("left/1", "")
 
     def fail(group, store):
@@ -788,7 +788,7 @@ def test_what_fails_while_the_group_is_started_is_told_to_the_others(monkeypatch
     with pytest.raises(OSError, match="no such device"), joining.join(timeout=30):
         pass
     other.join(60)
-    assert told == ["worker 0 of 2 has ended: no such device"]
+    assert notes == ["worker 0 of 2 has ended: no such device"]
 
 
 def test_unequal_versions_are_named(monkeypatch):
@@ -821,7 +821,7 @@ def test_unequal_versions_are_named(monkeypatch):
         together(2, joined, NamedGroup)
 
 
-def test_started_again_a_training_goes_on_from_its_own_checkpoint_alone(data, tmp_path):
+def test_a_restarted_training_resumes_only_from_its_own_checkpoint(data, tmp_path):
     def trained(run, restarted, epochs=2):
         workers, lines = Alone(), []
         workers.run, workers.restarted = run, restarted
@@ -851,7 +851,7 @@ def test_a_timeline_has_the_phases_of_three_steps(data, tmp_path, backend, size)
     assert (record["batch_size"], record["steps"]) == (BATCH, [20, 21, 22])
     layers = [f"backward {name}" for name in ("linear2", "relu1", "linear1", "flatten1", "pool1", "conv1")]
     wait = ["wait"] if size > 1 else []
-    # What waits for a sum on a GPU is the stream: the host does not see when it ends.
+    # On a GPU the stream waits for a sum: the host does not see when it ends.
     sums = 0 if backend == "gpu" and size > 1 and device.hardware() else len(record["buckets"])
     for worker in range(size):
         for step in (20, 21, 22):
@@ -863,7 +863,7 @@ def test_a_timeline_has_the_phases_of_three_steps(data, tmp_path, backend, size)
             assert len(mine) - len(phases) == sums
 
 
-def test_a_timeline_of_several_machines_is_refused(data, tmp_path, monkeypatch):
+def test_a_timeline_of_several_machines_raises(data, tmp_path, monkeypatch):
     names = itertools.cycle(["ada", "bob"])
     monkeypatch.setattr("socket.gethostname", lambda: next(names))
     message = "all workers on one machine, as clocks differ; got ada, bob"
@@ -872,7 +872,7 @@ def test_a_timeline_of_several_machines_is_refused(data, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["folder", "file/timeline.json"])
-def test_a_timeline_that_cannot_be_written_is_refused_before_the_training(data, tmp_path, name):
+def test_a_timeline_that_cannot_be_written_raises_before_training(data, tmp_path, name):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("")
 
@@ -885,7 +885,7 @@ def test_a_timeline_that_cannot_be_written_is_refused_before_the_training(data, 
 
 
 @pytest.mark.gpu
-def test_workers_on_the_gpu_say_why_they_go_without_graphs(data):
+def test_workers_on_the_gpu_say_why_they_use_no_graphs(data):
     lines = []
 
     def trained(workers):

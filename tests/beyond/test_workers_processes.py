@@ -29,9 +29,9 @@ LONG = 900  # seconds that a stalled machine may take
 
 @pytest.fixture
 def environment(tmp_path, monkeypatch):
-    """Return the environment of a process that finds a few images of MNIST, and no GPU.
+    """Return the environment of a process with a few images of MNIST and no GPU.
 
-    Each worker would want one of its own.
+    Each worker would need its own.
     """
     data = tmp_path / "data"
     data.mkdir()
@@ -47,7 +47,7 @@ def environment(tmp_path, monkeypatch):
 
 
 def start(environment, size, what, rank, *options):
-    """Start workers without torchrun; something happens to the one with this rank before step 5."""
+    """Start workers without torchrun; the event hits this rank before step 5."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -66,17 +66,17 @@ def start(environment, size, what, rank, *options):
 
 
 def ended(process):
-    """Return how a process has ended, and what it said to stderr."""
+    """Return the exit status of a process, and its stderr."""
     errors = process.communicate(timeout=LONG)[1]
     return process.returncode, errors
 
 
-# The one that comes first: it compiles, in this process, what all workers after it find in the cache.
+# This one comes first: it compiles, in this process, what later workers find in the cache.
 @pytest.mark.slow
 def test_under_torchrun_a_killed_worker_costs_an_epoch_at_most(environment, tmp_path):
     out, timeline = tmp_path / "run", tmp_path / "timeline.json"
     out.mkdir()
-    # An earlier run's checkpoint lies in the folder: it must be moved away, and not taken for this one's.
+    # The folder holds the checkpoint of an earlier run: it must be moved, and not used for this one.
     dataset, model = load("mnist"), mnist_cnn(BATCH)
     expected = fit(model, dataset, Adam(model, lr=3e-3), epochs=4, out=out, progress=False)
     options = "--epochs", "4", "--batch-size", str(BATCH), "--out", str(out), "--timeline", str(timeline)
@@ -130,7 +130,7 @@ def assert_timeline(record):
 
 
 @pytest.mark.exhaustive("the one that is killed under torchrun is given up as well")
-def test_a_hung_worker_is_given_up_by_all_others(environment, tmp_path):
+def test_all_others_give_up_a_hung_worker(environment, tmp_path):
     workers = start(environment, 3, "SIGSTOP", 2, "--timeout", "3", "--out", str(tmp_path / "run"))
     try:
         for worker in workers[:2]:
@@ -162,7 +162,7 @@ def test_a_killed_first_worker_is_named_by_the_others(environment, tmp_path):
 @pytest.mark.exhaustive(
     "test_workers.py: what a worker that ends says to the others; a killed one in processes"
 )
-def test_an_exception_on_one_worker_ends_the_others_with_its_words(environment, tmp_path):
+def test_an_exception_on_one_worker_ends_the_others_with_its_message(environment, tmp_path):
     workers = start(environment, 2, "error", 1, "--out", str(tmp_path / "run"))
     assert "something is wrong here" in ended(workers[1])[1]
     status, errors = ended(workers[0])
@@ -188,7 +188,7 @@ def test_ctrl_c_on_one_worker_stops_all_after_the_same_step_and_saves(environmen
 
 
 def listening(first):
-    """Return the addresses at which a process and those that come from it listen, as /proc has them."""
+    """Return the addresses at which a process and its children listen, as in /proc."""
     sockets = {}
     for name in ("tcp", "tcp6"):
         for line in Path("/proc/net", name).read_text().splitlines()[1:]:
@@ -208,7 +208,7 @@ def listening(first):
 @pytest.mark.exhaustive("the first test here: workers under torchrun; this line differs in where they meet")
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
-def test_the_line_for_a_machine_that_others_reach_opens_no_port_to_them(environment, tmp_path):
+def test_the_line_for_a_shared_machine_opens_no_port(environment, tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "many-workers.md").read_text()
     (line,) = [block for block in re.findall("```bash\n(.*?)```", page, re.DOTALL) if "store_type" in block]
     line = line.strip().replace("torchrun", f"{sys.executable} -m torch.distributed.run", 1)
@@ -223,4 +223,4 @@ def test_the_line_for_a_machine_that_others_reach_opens_no_port_to_them(environm
         time.sleep(0.05)
     assert training.returncode == 0, (tmp_path / "log").read_text()
     assert load_checkpoint(tmp_path / "run" / "checkpoint.npz").progress["workers"] == 2
-    assert seen == {"0100007F"}  # 127.0.0.1, its bytes turned round
+    assert seen == {"0100007F"}  # 127.0.0.1, its bytes reversed

@@ -1,4 +1,4 @@
-"""What the tests of several commands use."""
+"""Fixtures for the tests of several commands."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ def run(capsys, monkeypatch, tmp_path):
 
 @pytest.fixture
 def little(monkeypatch):
-    """Let `train` see only the first images of MNIST, and in a folder other ones."""
+    """Give `train` only the first images of MNIST, and other images in a folder."""
 
     def load(name="mnist", data_dir=None, log=None):
         # Files are converted by the first of all tests that reads them: the line is of no test's output.
@@ -43,7 +43,7 @@ def little(monkeypatch):
 
 @pytest.fixture
 def fit(monkeypatch):
-    """Return a function that replaces training: its result, or what it raises; it returns the options."""
+    """Return a function that replaces training by a result or an error; it returns the options."""
 
     def replace_fit(result):
         calls = {}
@@ -62,7 +62,7 @@ def fit(monkeypatch):
 
 @pytest.fixture
 def nothing_to_load(monkeypatch):
-    """Let `train` see data sets without a single image."""
+    """Give `train` data sets without images."""
 
     def load(name, data_dir, log=None):
         nothing = np.zeros((0, *data.image_shape(name or "mnist")), np.uint8), np.zeros(0, np.int32)

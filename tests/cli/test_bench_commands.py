@@ -1,4 +1,4 @@
-"""`cnn-numba bench`: what the commands hand to the benchmarks."""
+"""`cnn-numba bench`: what the commands pass to the benchmarks."""
 
 import json
 import subprocess
@@ -64,7 +64,7 @@ def test_bench_calls_the_benchmark_and_writes_its_figures(run, monkeypatch, tmp_
         ),
     ],
 )
-def test_bench_models_gpus_that_are_named(run, monkeypatch, tmp_path, arguments, expected):
+def test_bench_models_the_named_gpus(run, monkeypatch, tmp_path, arguments, expected):
     calls = {}
     module = f"benchmarks.{arguments[0]}_modelled.bench_{arguments[0]}"
     monkeypatch.setattr(module, lambda **options: calls.update(options) or {"modelled": True})
@@ -80,7 +80,7 @@ def test_bench_names_a_gpu_that_it_does_not_know(run):
     assert "gpu 'T5' is not known" in err
 
 
-def test_two_recipes_at_once_are_refused(run):
+def test_two_recipes_at_once_are_rejected(run):
     code, _, err = run("bench", "accuracy", "--plain", "--fast")
     assert code == 2
     assert "'--fast': --plain is another recipe: leave one of the two out." in err
@@ -92,18 +92,18 @@ def test_bench_checks_its_file_before_it_measures(run, tmp_path):
     assert "nowhere is not a folder" in err
 
 
-def test_figures_that_cannot_be_written_are_told_in_a_line(run, monkeypatch, tmp_path):
+def test_figures_that_cannot_be_written_give_one_line(run, monkeypatch, tmp_path):
     monkeypatch.setattr("benchmarks.simulator.bench_simulator", lambda: {"x": 1})
     monkeypatch.setattr(
         "os.fsync", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device"))
     )
     code, out, err = run("bench", "simulator", "--json", tmp_path / "figures.json")
-    told = f"cnn-numba: {tmp_path / 'figures.json'}: No space left on device\n"
-    assert (code, out, err) == (1, "", told)
+    message = f"cnn-numba: {tmp_path / 'figures.json'}: No space left on device\n"
+    assert (code, out, err) == (1, "", message)
     assert not list(tmp_path.iterdir())
 
 
-def test_the_benchmarks_are_those_of_the_clone(tmp_path):
+def test_the_benchmarks_come_from_the_clone(tmp_path):
     """Python would take a folder of that name where the command, or a process of a benchmark, is started."""
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "__init__.py").write_text("raise SystemExit('another one')")

@@ -16,7 +16,7 @@ TOY = Gpu("Toy GPU", (8, 9))
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Make the machine another one: its GPUs, driver, toolkit and the selection."""
+    """Pretend another machine: its GPUs, driver, toolkit and the selection."""
 
     def become(
         gpus=(TOY,),
@@ -91,7 +91,7 @@ def test_a_missing_toolkit_is_named_for_driver_and_gpu(machine, cuda, capability
     assert finding.fix == f"pip install --editable ./gpuless --editable '.[cu{extra}]'"
 
 
-def test_conda_s_toolkit_will_do(machine, monkeypatch, tmp_path):
+def test_a_conda_toolkit_is_accepted(machine, monkeypatch, tmp_path):
     toolkit = nvidia.toolkit
     machine()
     monkeypatch.setattr(nvidia, "toolkit", toolkit)
@@ -207,14 +207,14 @@ def test_report_aligns_and_puts_the_fix_below():
     assert text.splitlines() == lines
 
 
-def test_what_is_optional_and_missing_needs_no_fix(monkeypatch):
+def test_missing_optional_packages_need_no_fix(monkeypatch):
     monkeypatch.setattr(doctor.extras, "present", lambda name: False)
     first, *_, how = report([doctor._torchvision()]).splitlines()
     assert first.startswith("ok     torchvision  torch and torchvision not installed (optional: ")
     assert how.strip().startswith("to get it: pip install ")
 
 
-def test_what_the_last_notebooks_compare_with_is_optional(monkeypatch):
+def test_packages_of_the_last_notebooks_are_optional(monkeypatch):
     monkeypatch.setattr(doctor.extras, "present", lambda name: name != "jax")
     first, how = report([doctor._roads()]).splitlines()
     assert first.startswith("ok     roads        jax not installed (optional: ")

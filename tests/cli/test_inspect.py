@@ -88,7 +88,7 @@ def test_the_example_of_the_help_runs(capsys, monkeypatch):
 
 
 @pytest.mark.usefixtures("compiler")
-def test_the_command_takes_a_file_and_the_signatures_of_a_decorator(tmp_path, monkeypatch, capsys):
+def test_the_command_accepts_a_file_and_uses_the_signatures_of_a_decorator(tmp_path, monkeypatch, capsys):
     (tmp_path / "kernels_of_two_types.py").write_text(
         "from numba import cuda\n@cuda.jit(['void(float32[::1])', 'void(float64[::1])'])\n"
         "def k(x):\n    x[cuda.grid(1)] *= x[0]\n"
@@ -113,7 +113,7 @@ def test_the_command_takes_a_file_and_the_signatures_of_a_decorator(tmp_path, mo
         ([f"{__name__}:clean_kernel", "--threads", "2048"], 2, "must be 1 to 1024, got 2048"),
     ],
 )
-def test_the_command_refuses(capsys, arguments, status, message):
+def test_the_command_rejects(capsys, arguments, status, message):
     found, _, error = run_command(capsys, *arguments)
     assert found == status
     assert message in error

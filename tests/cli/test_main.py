@@ -110,7 +110,7 @@ def test_help_has_examples(run, arguments, words):
         assert word in out
     assert "\b" not in out
     assert r"\b" not in out
-    if "Example" in out:  # each on a line of its own, not rewrapped into one
+    if "Example" in out:  # one per line, not rewrapped into one
         assert re.search(rf"\n +cnn-numba {' '.join(arguments[:-1])}[^\n]*\n", out)
 
 
@@ -158,7 +158,7 @@ def test_completion_can_be_installed(run):
     assert "completion" not in out
 
 
-def test_version_is_that_of_the_package(run):
+def test_version_matches_the_package(run):
     assert run("--version") == (0, f"cnn-numba {importlib.metadata.version('cnn-numba')}\n", "")
 
 
@@ -167,7 +167,7 @@ def test_the_console_script_is_this_main():
     assert script.load() is main
 
 
-def test_choices_are_those_of_the_modules():
+def test_choices_match_the_modules():
     from cnn_numba.nn.models import MODELS
     from cnn_numba.train.optim import OPTIMIZERS, SCHEDULES
 

@@ -1,4 +1,4 @@
-"""`cnn-numba train --resume`: it goes on, or says why not."""
+"""`cnn-numba train --resume`: it resumes, or says why not."""
 
 import os
 import shlex
@@ -14,12 +14,12 @@ from cnn_numba.cli.resume import command_to_resume, own_name
 from cnn_numba.nn.models import mnist_cnn, mnist_cnn_deep
 from cnn_numba.train.checkpoint import load_checkpoint, save_checkpoint
 
-# Enough steps per epoch that there is nothing to warn of.
+# Enough steps per epoch to give no warning.
 STEPS = ("--batch-size", "4")
 
 
 def test_the_command_to_resume_is_one_that_the_shell_finds(monkeypatch, tmp_path):
-    """Who has called `make train` has no active environment."""
+    """After `make train` no environment is active."""
 
     def command(called, found):
         monkeypatch.setattr(sys, "argv", [str(called), "train"])
@@ -45,7 +45,7 @@ def test_the_command_to_resume_is_one_that_the_shell_finds(monkeypatch, tmp_path
     assert resume == "torchrun --nproc-per-node 2 -m cnn_numba train --resume --out 'my runs'"
 
 
-def test_resume_goes_on_or_says_why_not(run, little):
+def test_resume_works_or_says_why_not(run, little):
     code, _, err = run("train", "--resume")
     assert (code, err) == (
         1,
@@ -66,7 +66,7 @@ def recipe_of(folder):
     return load_checkpoint(folder / "checkpoint.npz").progress["recipe"]
 
 
-def test_resume_alone_goes_on_with_what_the_checkpoint_holds(run, little, tmp_path):
+def test_resume_without_options_uses_those_of_the_checkpoint(run, little, tmp_path):
     options = ("--optimizer", "sgd", "--lr", "0.002", "--schedule", "constant", "--seed", 5, *STEPS)
     assert run("train", *options, "--epochs", 1)[0] == 0
     folder = tmp_path / "runs" / "mnist_cnn"
@@ -77,7 +77,7 @@ def test_resume_alone_goes_on_with_what_the_checkpoint_holds(run, little, tmp_pa
     assert "finished training run: there is nothing left to do" in out
     assert run("train", "--resume", "--epochs", 2)[::2] == (0, "")
     assert recipe_of(folder) == before | {"epochs": 2}
-    # To the numbers of a run that was that long from the start.
+    # With the numbers of a run of that length.
     assert run("train", *options, "--epochs", 2, "--out", "whole")[0] == 0
     np.testing.assert_array_equal(
         load_checkpoint(folder / "checkpoint.npz").parameters,
@@ -124,7 +124,7 @@ def test_resume_finds_the_network_and_the_data_in_the_checkpoint(run, fit, nothi
     network, dataset, optimizer = calls.pop("arguments")
     assert (network.name, network.batch_size, dataset.name) == ("mnist_cnn_deep", 3, "fashion-mnist")
     assert (type(optimizer).__name__, optimizer.lr) == ("SGD", 0.5)
-    # The file is from before there were weight decay and augmentation.
+    # The file is older than weight decay and augmentation.
     assert optimizer.settings["weight_decay"] == 0
     expected = {"epochs": 4, "schedule": "cosine", "seed": 7, "resume": True, "out": Path("my run")}
     expected |= {"augment": "none"}
@@ -159,7 +159,7 @@ def test_resume_finds_the_network_and_the_data_in_the_checkpoint(run, fit, nothi
         ),
     ],
 )
-def test_options_that_contradict_the_checkpoint_are_refused(run, little, tmp_path, options, before, now):
+def test_options_that_contradict_the_checkpoint_are_rejected(run, little, tmp_path, options, before, now):
     assert run("train", "--epochs", 1, *STEPS, "--out", "here")[0] == 0
     code, out, err = run("train", "--resume", "--out", "here", *options)
     assert (code, out) == (1, "")
@@ -170,7 +170,7 @@ def test_options_that_contradict_the_checkpoint_are_refused(run, little, tmp_pat
     )
 
 
-def test_resuming_for_another_number_of_epochs_says_what_to_do(run, little):
+def test_resuming_with_another_number_of_epochs_says_what_to_do(run, little):
     assert run("train", "--epochs", 2, *STEPS)[0] == 0
     for epochs in (1, 3):
         code, _, err = run("train", "--resume", "--epochs", epochs)
@@ -184,7 +184,7 @@ def test_resuming_for_another_number_of_epochs_says_what_to_do(run, little):
     assert "epoch 2 has begun: epochs must be at least 2, got 1" in err
 
 
-def test_resuming_on_other_data_is_refused(run, little):
+def test_resuming_on_other_data_is_rejected(run, little):
     options = ("--epochs", 1, *STEPS)
     assert run("train", *options, "--data-dir", "mine")[0] == 0
     code, _, err = run("train", "--resume")
@@ -205,7 +205,7 @@ def test_resuming_on_other_data_is_refused(run, little):
         (None, "no training run to resume: it lacks dataset, epochs"),
     ],
 )
-def test_resuming_what_train_did_not_write_gives_one_line(run, little, changes, message):
+def test_resuming_a_foreign_checkpoint_gives_one_line(run, little, changes, message):
     recipe = {"dataset": "mnist", "batch_size": 4, "optimizer": "Adam", "lr": 0.003, "seed": 0}
     recipe |= {"schedule": "one-cycle", "epochs": 3, "device": "cpu"}
     progress = {} if changes is None else {"recipe": recipe | changes}
@@ -218,7 +218,7 @@ def test_resuming_what_train_did_not_write_gives_one_line(run, little, changes, 
     assert err.count("\n") == 1
 
 
-def test_a_training_on_the_cpu_stays_there(run, fit, nothing_to_load, monkeypatch, tmp_path):
+def test_a_training_on_the_cpu_is_resumed_on_the_cpu(run, fit, nothing_to_load, monkeypatch, tmp_path):
     backends = []
     monkeypatch.setattr(
         "cnn_numba.cli.train.backend_for", lambda device, without_gpu: backends.append(device) or "cpu"

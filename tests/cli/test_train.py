@@ -20,11 +20,11 @@ from cnn_numba.train.checkpoint import load_checkpoint
 from cnn_numba.train.lock import locked
 from cnn_numba.train.recipes import FAST
 
-# Enough steps per epoch that there is nothing to warn of.
+# Enough steps per epoch to give no warning.
 STEPS = ("--batch-size", "4")
 
 
-def test_train_writes_everything_and_says_where(run, little, tmp_path):
+def test_train_writes_all_files_and_prints_their_folder(run, little, tmp_path):
     code, out, err = run("train", "--epochs", 2, "--batch-size", 8)
     assert (code, err) == (0, "")
     folder = tmp_path / "runs" / "mnist_cnn"
@@ -43,7 +43,7 @@ def test_train_writes_everything_and_says_where(run, little, tmp_path):
 
 
 def test_a_training_on_the_cpu_loads_no_cuda(tmp_path):
-    """The bindings and the compiler that they load take 130 MB; what asks for `numba.cuda` later has them."""
+    """The bindings and their compiler take 130 MB; they are loaded when `numba.cuda` is used."""
     write_few_digits(tmp_path, 64, 32)
     lines = (
         "import sys",
@@ -59,14 +59,14 @@ def test_a_training_on_the_cpu_loads_no_cuda(tmp_path):
 
 @pytest.fixture
 def in_a_shell(tmp_path):
-    """Return a function that trains on a few images, with what a shell makes of its streams."""
+    """Return a function that trains on a few images in a shell, with redirected streams."""
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full")
     write_few_digits(tmp_path, 64, 32)
     where = {"CNN_NUMBA_DATA": str(tmp_path), "CNN_NUMBA_CACHE": str(tmp_path / "cache")}
 
     def run(streams, *arguments, before="", **environment):
-        """Return the exit code, and what comes to stdout and to stderr."""
+        """Return the exit code, stdout and stderr."""
         command = ["train", "--epochs", "2", "--device", "cpu", "--out", tmp_path / "out", *arguments]
         line = shlex.join([sys.executable, "-m", "cnn_numba", *map(str, command)])
         done = subprocess.run(
@@ -101,19 +101,17 @@ NOT_PRINTED = "cnn-numba: could not print everything: No space left on device\n"
         ("| true", "", 1, ""),
     ],
 )
-def test_a_training_needs_nobody_who_reads_what_it_prints(
-    in_a_shell, tmp_path, streams, unbuffered, code, error
-):
-    ended, printed, told = in_a_shell(streams, PYTHONUNBUFFERED=unbuffered)
-    told = re.sub("^cnn-numba: warning: few steps.*\n", "", told)
-    assert (ended, told) == (code, error)
+def test_a_training_needs_no_reader_of_its_output(in_a_shell, tmp_path, streams, unbuffered, code, error):
+    ended, printed, errors = in_a_shell(streams, PYTHONUNBUFFERED=unbuffered)
+    errors = re.sub("^cnn-numba: warning: few steps.*\n", "", errors)
+    assert (ended, errors) == (code, error)
     assert ("test accuracy" in printed) == (streams in ("2>&-", "2>/dev/full"))
     assert load_checkpoint(tmp_path / "out" / "checkpoint.npz").progress["epoch"] == 2
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {"curves.png", "history.json"}
 
 
 @pytest.mark.parametrize(
-    ("streams", "code", "told"),
+    ("streams", "code", "errors"),
     [
         ("--help >/dev/full", 1, NOT_PRINTED),
         ("--help | true", 1, ""),
@@ -121,20 +119,20 @@ def test_a_training_needs_nobody_who_reads_what_it_prints(
         ("--epochs 0 2>&-", 2, ""),
     ],
 )
-def test_no_command_ends_in_a_traceback_for_want_of_a_reader(in_a_shell, streams, code, told):
-    assert in_a_shell(streams) == (code, "", told)
+def test_no_command_prints_a_traceback_without_a_reader(in_a_shell, streams, code, errors):
+    assert in_a_shell(streams) == (code, "", errors)
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_is_told_with_the_file(in_a_shell, tmp_path):
-    """The limit is on a file, and not on the disk; those before are written."""
-    code, _, told = in_a_shell("", before="ulimit -f 1000;")
+def test_a_full_disk_is_reported_with_the_file(in_a_shell, tmp_path):
+    """The limit is on one file, not on the disk; earlier files are written."""
+    code, _, errors = in_a_shell("", before="ulimit -f 1000;")
     wanted = f"cnn-numba: {tmp_path / 'out' / 'checkpoint.npz'}: File too large\n"
-    assert (code, told.splitlines(keepends=True)[-1]) == (1, wanted)
+    assert (code, errors.splitlines(keepends=True)[-1]) == (1, wanted)
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_second_training_in_a_folder_is_refused_in_a_line(run, little, tmp_path):
+def test_a_second_training_in_a_folder_is_rejected_in_a_line(run, little, tmp_path):
     with locked(tmp_path / "out"):
         code, out, err = run("train", "--epochs", 1, "--device", "cpu", "--out", tmp_path / "out")
     assert (code, out.count("\n"), err.count("\n")) == (1, 2, 1)
@@ -194,8 +192,8 @@ def test_a_training_names_its_recipe(run, fit, nothing_to_load):
         (["--model", "mnist_cnn_deep", "--seed", 4], {"seed": 4}),
     ],
 )
-def test_fast_is_a_recipe_that_what_is_given_overrides(run, fit, nothing_to_load, given, changed):
-    """Also where the value given is the default without `--fast`."""
+def test_given_options_override_the_fast_recipe(run, fit, nothing_to_load, given, changed):
+    """Also if the given value is the default without `--fast`."""
     calls = fit([{"test_accuracy": 1.0}])
     code, out, _ = run("train", "--fast", *given)
     assert code == 0
@@ -209,7 +207,9 @@ def test_fast_is_a_recipe_that_what_is_given_overrides(run, fit, nothing_to_load
         assert settings[name] == wanted[name]
     recipe = out.splitlines()[1]
     size = wanted["batch_size"]
-    assert recipe.startswith(f"recipe: --epochs {wanted['epochs']} --batch-size {size} --optimizer adam --lr ")
+    assert recipe.startswith(
+        f"recipe: --epochs {wanted['epochs']} --batch-size {size} --optimizer adam --lr "
+    )
     assert f"--beta1 {wanted['beta1']} --beta2 {wanted['beta2']} --schedule one-cycle" in recipe
 
 
@@ -220,7 +220,7 @@ def test_fast_is_a_recipe_that_what_is_given_overrides(run, fit, nothing_to_load
         (["--beta2", 0.9], "'--beta2': it is for adam, and the optimizer is sgd: leave one of the two out."),
     ],
 )
-def test_what_only_adam_has_is_refused_with_sgd(run, fit, arguments, message):
+def test_options_of_adam_are_rejected_with_sgd(run, fit, arguments, message):
     calls = fit([{"test_accuracy": 1.0}])
     code, _, err = run("train", "--optimizer", "sgd", *arguments)
     assert (code, err, calls) == (2, f"cnn-numba: Invalid value for {message}\n", {})
@@ -235,7 +235,7 @@ def test_what_only_adam_has_is_refused_with_sgd(run, fit, arguments, message):
         (["--dataset", "fashion-mnist", "--out", "here"], None),
     ],
 )
-def test_each_data_set_has_a_folder_of_its_own(run, fit, nothing_to_load, options, folder):
+def test_each_data_set_has_its_own_folder(run, fit, nothing_to_load, options, folder):
     calls = fit([{"test_accuracy": 1.0}])
     assert run("train", *options)[0] == 0
     assert calls["out"] == (Path("runs") / folder if folder else Path("here"))
@@ -287,7 +287,7 @@ def test_a_read_only_folder_gives_one_line(run, fit):
     assert run("train")[::2] == (1, "cnn-numba: runs/mine: Permission denied\n")
 
 
-def test_a_training_that_learns_nothing_is_warned_of(run, little):
+def test_a_training_that_learns_nothing_gives_a_warning(run, little):
     code, _, err = run("train", "--epochs", 2, "--batch-size", 100000)
     assert code == 0
     assert err == (
@@ -336,7 +336,7 @@ def test_a_folder_that_cannot_be_written_gives_one_line_before_training(
         (["--data-dir", "my data"], "cnn-numba train --resume --data-dir 'my data'"),
     ],
 )
-def test_ctrl_c_leaves_cleanly_and_says_how_to_go_on(run, fit, nothing_to_load, arguments, command):
+def test_ctrl_c_ends_cleanly_and_says_how_to_resume(run, fit, nothing_to_load, arguments, command):
     from cnn_numba.train.loop import Interrupted
 
     fit(Interrupted("interrupted at epoch 1, step 7; saved in runs, resume to go on", []))
@@ -352,7 +352,7 @@ def test_a_data_set_of_another_shape_is_a_wrong_argument(run, model, dataset):
     assert f"'--dataset': {model} takes samples of shape" in err
 
 
-def test_data_that_are_not_there_give_one_line(run, tmp_path, monkeypatch):
+def test_missing_data_give_one_line(run, tmp_path, monkeypatch):
     monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path / "cache"))
     code, _, err = run("train", "--dataset", "fashion-mnist", "--data-dir", tmp_path)
     assert code == 1

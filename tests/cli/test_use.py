@@ -33,7 +33,7 @@ def trained(tmp_path_factory):
 
 
 def pictures(folder):
-    """Write the first clear digits of the test set in many guises; return path and label of each."""
+    """Write the first clear digits of the test set in many forms; return path and label of each."""
     mnist = data.load()
     guises = {
         "plain.png": lambda image: image,
@@ -73,7 +73,7 @@ def test_predict_reads_every_kind_of_picture(run, trained, tmp_path):
     assert right >= len(written) - 1
 
 
-def test_predict_names_what_it_cannot_read_and_reads_the_rest(run, trained, tmp_path):
+def test_predict_names_unreadable_files_and_reads_the_rest(run, trained, tmp_path):
     (good, label), *_ = pictures(tmp_path)
     Image.new("L", (40, 40), 200).save(tmp_path / "blank.png")
     (tmp_path / "text.png").write_text("no picture")
@@ -86,7 +86,7 @@ def test_predict_names_what_it_cannot_read_and_reads_the_rest(run, trained, tmp_
     assert text == f"cnn-numba: {bad[1]}: not a picture in a format that is read: {', '.join(digits.FORMATS)}"
 
 
-def test_predict_names_once_what_cannot_be_opened(run, tmp_path, monkeypatch):
+def test_predict_names_a_file_that_cannot_be_opened_once(run, tmp_path, monkeypatch):
     path = tmp_path / "one.png"
     Image.new("L", (40, 40), 200).save(path)
 
@@ -136,7 +136,7 @@ def test_predict_shows_colours(run, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["picture", "text", "npy", "objects", "cut off"])
-def test_predict_does_not_advise_to_load_what_is_no_checkpoint(run, tmp_path, kind):
+def test_predict_does_not_advise_loading_other_files(run, tmp_path, kind):
     path = tmp_path / "x.png"
     if kind == "picture":
         Image.new("L", (28, 28)).save(path)
@@ -188,7 +188,7 @@ def test_predict_without_a_network_says_how_to_get_one(run, tmp_path):
         ({"recipe": [1]}, 0, "the recipe must be an object, got [1]"),
     ],
 )
-def test_predict_refuses_a_broken_network(run, tmp_path, progress, value, message):
+def test_predict_rejects_a_broken_network(run, tmp_path, progress, value, message):
     model = mnist_cnn(batch_size=1)
     model.parameters[:] = value
     save_checkpoint(tmp_path / "net.npz", model, progress=progress)
@@ -225,7 +225,7 @@ def test_predict_numbers_the_classes_of_other_people_s_digits(run, tmp_path, rec
     assert re.fullmatch(r"\d \(.*%\), \d \(.*%\), \d \(.*%\); not sure: no answer reaches 90%", answer)
 
 
-def test_predict_asks_less_of_a_network_that_label_smoothing_has_taught_to_doubt(run, tmp_path):
+def test_predict_lowers_its_threshold_for_label_smoothing(run, tmp_path):
     (good, _), *_ = pictures(tmp_path)
     recipe = {"dataset": "mnist", "label_smoothing": 0.1}
     save_checkpoint(tmp_path / "net.npz", mnist_cnn(batch_size=1), progress={"recipe": recipe})
@@ -303,7 +303,7 @@ def test_export_writes_a_file_that_reads_digits(run, tmp_path):
     assert (logits.argmax(axis=1) == mnist.test_labels[:100]).mean() >= 0.98
 
 
-def test_export_of_what_cannot_be_exported_is_one_line_and_leaves_what_was_there(run, tmp_path, monkeypatch):
+def test_a_failed_export_gives_one_line_and_leaves_the_files(run, tmp_path, monkeypatch):
     pytest.importorskip("onnx")
     save_checkpoint(tmp_path / "net.npz", mnist_cnn(batch_size=1))
     save_checkpoint(tmp_path / "text.npz", text_transformer(1), progress={"recipe": {"mean": 0, "std": 1}})
@@ -330,8 +330,8 @@ def test_export_of_what_cannot_be_exported_is_one_line_and_leaves_what_was_there
     monkeypatch.setattr(
         "os.replace", lambda *names: (_ for _ in ()).throw(FileNotFoundError("no such folder"))
     )
-    told = "cnn-numba: net.onnx cannot be written there\n"
-    assert run("export", "--checkpoint", "net.npz")[::2] == (1, told)
+    message = "cnn-numba: net.onnx cannot be written there\n"
+    assert run("export", "--checkpoint", "net.npz")[::2] == (1, message)
     assert (tmp_path / "net.onnx").read_text() == "an earlier one"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "net.onnx"])
 
@@ -360,7 +360,7 @@ def test_before_a_training_the_network_of_the_package_answers(run):
     code, out, err = run("sample", "--length", "5")
     assert (code, len(out)) == (0, len("A kernel") + 5 + 1)
     assert "comes with the package writes; train your own with: cnn-numba train --model text_tr" in err
-    # Who has trained one, or names one, is given that.
+    # A trained or named network is used instead.
     usual.parent.mkdir(parents=True)
     usual.write_bytes(b"broken")
     code, out, err = run("predict", "seven.png")

@@ -1,4 +1,4 @@
-"""Doing what a verdict advises, to see whether it helps."""
+"""Apply the advice of a verdict, to see whether it helps."""
 
 import re
 import textwrap
@@ -10,13 +10,13 @@ _ADVICE = re.compile(
 
 
 def advice_of(verdict):
-    """Return what to change: tuples (line, what stands there, what to write, where), the last line first."""
+    """Return the changes: tuples (line, old text, new text, where), the last line first."""
     found = _ADVICE.findall("\n".join(verdict.details))
     return sorted(((int(line), *rest) for line, *rest in found), reverse=True, key=lambda each: each[0])
 
 
 def obeyed(verdict, source):
-    """Return a kernel's source with the lines changed as a verdict says; at least one is."""
+    """Return a kernel's source with at least one line changed as a verdict advises."""
     lines = source.splitlines()
     assert advice_of(verdict), verdict
     for number, old, new, where in advice_of(verdict):

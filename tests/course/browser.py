@@ -18,9 +18,9 @@ import pytest
 
 from cnn_course.engine.notebooks import METADATA
 
-# With this extension a first start asks whether there may be news.
+# This extension asks at the first start whether to show news.
 SETTINGS = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
-# The limit of every wait. Nothing sleeps for as long: on a busy machine starting takes minutes.
+# The limit of every wait. It is rarely reached: on a busy machine starting takes minutes.
 SECONDS = 300
 _RUN = '[data-command="notebook:run-cell-and-select-next"]'
 
@@ -35,14 +35,14 @@ def found(*names):
 
 @contextmanager
 def lab_with(cells, folder):
-    """Open a notebook of these cells in JupyterLab; yield the browser, in which it is ready.
+    """Open a notebook of these cells in JupyterLab; yield the browser when it is ready.
 
     Parameters
     ----------
     cells : list of str
         Code.
     folder : Path
-        Where the notebook and all settings go.
+        For the notebook and all settings.
 
     Yields
     ------
@@ -61,14 +61,14 @@ def lab_of(notebook, folder):
         nbformat.write(notebook, folder / "test.ipynb")
         with _server(folder) as address:
             chrome.get(f"{address}/lab/tree/test.ipynb")
-            # What the kernel does is told of the tab that is in use, and by itself none is.
+            # The state of the kernel is shown for the active tab, and none is active at the start.
             element(chrome, ".lm-DockPanel-tabBar .lm-TabBar-tabLabel").click()
             yield chrome
 
 
 @contextmanager
 def chrome_in(folder, *more):
-    """Open a browser that keeps what it writes in a folder, with more options; yield it."""
+    """Open a browser whose files are in a folder, with more options; yield it."""
     pytest.importorskip("selenium", reason="selenium is not installed")
     browser, driver = found("chromium", "google-chrome", "chromium-browser"), found("chromedriver")
     with _chrome(browser, driver, folder, more) as chrome:
@@ -76,7 +76,7 @@ def chrome_in(folder, *more):
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Serves files, and says nothing of it."""
+    """Serves files without a log."""
 
     def log_message(self, *arguments):
         pass
@@ -84,7 +84,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @contextmanager
 def serving(folder, handler=Quiet):
-    """Serve a folder's files, or what a handler makes of requests; yield the address."""
+    """Serve a folder's files, or use another handler; yield the address."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=folder))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}/"
@@ -92,7 +92,7 @@ def serving(folder, handler=Quiet):
 
 
 def until(chrome, condition):
-    """Return what `condition`, called with the browser, returns, as soon as that is true."""
+    """Return `condition(browser)` as soon as it is true."""
     from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
     from selenium.webdriver.support.ui import WebDriverWait
 
@@ -101,7 +101,7 @@ def until(chrome, condition):
 
 
 def element(chrome, selector):
-    """Return the first element of this CSS selector, as soon as there is one to be seen."""
+    """Return the first element of this CSS selector as soon as one is visible."""
     from selenium.webdriver.common.by import By
 
     def visible(chrome):
@@ -111,7 +111,7 @@ def element(chrome, selector):
 
 
 def run_cell(chrome, index=0):
-    """Run a cell of the notebook, by the button that readers use; return when it has begun to."""
+    """Run a cell of the notebook by its button; return when it has started."""
     wait_for_kernel(chrome)
     element(chrome, f"{cell(index)} .cm-content").click()
     element(chrome, _RUN).click()
@@ -124,14 +124,14 @@ def cell(index):
 
 
 def wait_for_kernel(chrome):
-    """Wait until nothing runs; at the beginning, until the kernel has started."""
+    """Wait until nothing runs; at the start, until the kernel has started."""
     # The indicator begins as idle, even before there is a kernel; JupyterLab would drop what is run then.
     until(chrome, lambda chrome: "| Idle" in element(chrome, "#jp-main-statusbar").text)
     element(chrome, '.jp-Notebook-ExecutionIndicator[data-status="idle"]')
 
 
 def step_to(chrome, index):
-    """Run cells from the selected one on, as `run_cell` does, until this one is selected."""
+    """Run cells with `run_cell`, from the selected one until this one is selected."""
     wait_for_kernel(chrome)
     while (selected := _selected(chrome)) < index:
         element(chrome, _RUN).click()
@@ -140,7 +140,7 @@ def step_to(chrome, index):
 
 
 def type_code(chrome, code):
-    """Write code into the selected cell, in the place of what it holds; return when it stands there."""
+    """Replace the code of the selected cell; return when it is there."""
     from selenium.webdriver import ActionChains, Keys
 
     editor = f"{cell(_selected(chrome))} .cm-content"

@@ -1,6 +1,6 @@
-"""A headless Firefox for Selenium, without geckodriver, which neither PyPI nor Debian has: `firefox_in`.
+"""A headless Firefox for Selenium without geckodriver, which is on neither PyPI nor Debian: `firefox_in`.
 
-What Selenium would send to geckodriver goes to Firefox itself, which answers the same commands by its own
+Commands for geckodriver go to Firefox itself, which answers them by its own
 protocol, Marionette: JSON in both directions, each message after its length.
 """
 
@@ -31,7 +31,7 @@ _NAMES = {
 
 @contextmanager
 def firefox_in(folder, proxy):
-    """Open a Firefox that keeps what it writes in a folder and asks a proxy for all that is elsewhere."""
+    """Open a Firefox whose files are in a folder and whose requests go through a proxy."""
     from selenium.webdriver import FirefoxOptions
     from selenium.webdriver.remote.file_detector import UselessFileDetector
     from selenium.webdriver.remote.webdriver import WebDriver
@@ -61,7 +61,7 @@ def firefox_in(folder, proxy):
 
 
 def _written(path, process):
-    """Return what a process that starts writes into a file."""
+    """Return the text that a starting process writes to a file."""
     end = time.monotonic() + SECONDS
     while not (path.is_file() and path.read_text()):
         if process.poll() is not None or time.monotonic() > end:
@@ -71,15 +71,15 @@ def _written(path, process):
 
 
 class _Marionette:
-    """What Selenium takes for its connection to a driver."""
+    """Stands for Selenium's connection to a driver."""
 
     def __init__(self, connection):
         self._file = connection.makefile("rwb")
         self._numbers = itertools.count(1)
-        self._read()  # what Firefox says of itself
+        self._read()  # the capabilities of Firefox
 
     def execute(self, command, parameters):
-        """Send a command; return the answer as Selenium wants it."""
+        """Send a command; return the answer in Selenium's form."""
         name = _NAMES.get(command) or command[0].upper() + command[1:]
         if command == "newSession":
             parameters = {}

@@ -1,4 +1,4 @@
-"""The solutions as a reader has them: defined in `__main__`, below what else their notebook defines."""
+"""The solutions as in a reader's notebook: defined in `__main__`, below the notebook's other definitions."""
 
 import ast
 import linecache
@@ -29,7 +29,7 @@ def solution_of(topic, name):
 
 
 def run(source, name, namespace, whole=True):
-    """Run a cell, whole or its definitions only, where `inspect` finds its source."""
+    """Run a cell, or only its definitions, so that `inspect` finds its source."""
     filename = f"<{name}>"
     linecache.cache[filename] = len(source), None, source.splitlines(keepends=True), filename
     for node in ast.parse(source).body:
@@ -38,7 +38,7 @@ def run(source, name, namespace, whole=True):
 
 
 def _is_constant(node):
-    """Tell whether a statement is `TILE = 16` or the like."""
+    """Return whether a statement is like `TILE = 16`."""
     if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
         return False
     return not any(isinstance(part, ast.Name | ast.Call | ast.Attribute) for part in ast.walk(node.value))

@@ -1,14 +1,14 @@
-"""Which cells of a notebook can run otherwise once its exercises are solved, and which those need.
+"""Which cells of a notebook may change once its exercises are solved, and which cells those need.
 
-As shipped a notebook runs whole. What no exercise reaches does the same when they are solved: that run leaves
-it out. What an exercise reaches is read from the cells, statement by statement:
+As shipped a notebook runs whole. Cells that no exercise affects do the same when solved: that run leaves
+them out. What an exercise affects is read from the cells, statement by statement:
 
-- A solution changes the names that it binds otherwise than its stub does. A check reads them, and writes the
-  workbook, which has readers of its own.
-- A statement that reads a changed name changes all that it binds, and all that it hands to a function: it may
-  be an array that a kernel fills, though no constant (in capitals), function or module. A statement that
-  reads none and binds a name makes it the old one again.
-- A cell with such a statement belongs to the run, and so do those that define what it reads.
+- A solution changes the names that it binds differently from its stub. A check reads them, and writes the
+  workbook, which other cells read.
+- A statement that reads a changed name changes all that it binds, and all that it passes to a function:
+  that may be an array that a kernel fills, though no constant (in capitals), function or module. A
+  statement that reads none and binds a name restores the old one.
+- A cell with such a statement belongs to the run, and so do the cells that define what it reads.
 """
 
 import ast
@@ -17,13 +17,13 @@ import functools
 import re
 from dataclasses import dataclass, field
 
-#: What looks into the workbook, by its name in a cell.
+#: Names in a cell that read the workbook.
 READERS = {"workbook", "progress", "OwnNetwork"}
 _MAGIC = re.compile(r"^(\s*)[!%].*", re.MULTILINE)
 
 
 def belonging(shipped, solved):
-    """Return the code cells that a notebook's run with every exercise solved consists of, in their order."""
+    """Return the code cells of a run with every exercise solved, in order."""
     cells = [cell for cell in solved.cells if cell.cell_type == "code"]
     stubs = {cell.id: _statements(cell.source) for cell in shipped.cells if cell.id.endswith("-stub")}
     kept = _reached(cells, stubs)
@@ -35,7 +35,7 @@ def belonging(shipped, solved):
 
 
 def _reached(cells, stubs):
-    """Return the numbers of the exercises' cells and of those that read what these change."""
+    """Return the numbers of the exercises' cells and of cells that read what these change."""
     reached, changed, fixed = set(), set(), set(dir(builtins))
     for number, cell in enumerate(cells):
         if cell.id.endswith(("-stub", "-check")):
@@ -53,7 +53,7 @@ def _reached(cells, stubs):
 
 
 def _definers(cells, number, kept):
-    """Return the numbers of the cells that last bound what a cell reads, and of those that these need."""
+    """Return the numbers of the cells that last bound what a cell reads, and of the cells these need."""
     found, wanted = set(), [(name, number) for name in _needed(cells[number])]
     while wanted:
         name, before = wanted.pop()

@@ -1,4 +1,4 @@
-"""What notebooks have stored: the text of a cell's output, and the modelled times in it."""
+"""Stored outputs of notebooks: the text of a cell, and the modelled times in it."""
 
 import re
 from pathlib import Path
@@ -10,9 +10,15 @@ _UNITS = {"us": 1, "ms": 1000}
 
 
 def shown(name, cell_id):
-    """Return what a cell of a notebook shows, as text."""
+    """Return the first output of a cell as text."""
     (cell,) = (cell for cell in notebooks.read(FOLDER / name).cells if cell.id == cell_id)
     return cell.outputs[0].get("text") or cell.outputs[0].data["text/plain"]
+
+
+def all_shown(name, cell_id):
+    """Return all outputs of a cell as text."""
+    (cell,) = (cell for cell in notebooks.read(FOLDER / name).cells if cell.id == cell_id)
+    return "".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
 
 
 def microseconds(text):

@@ -1,4 +1,4 @@
-"""The page of the book that one draws a digit on, in a browser; skipped where there is no Chromium."""
+"""The book's page for drawing a digit, in a browser; skipped without Chromium."""
 
 import shutil
 from pathlib import Path
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """Yield a browser with the pad's page, with what `docs/book/build.py` puts beside it."""
+    """Yield a browser with the pad's page and the files that `docs/book/build.py` adds."""
     folder = tmp_path_factory.mktemp("page")
     shutil.copytree(ROOT / "docs" / "book" / "static", folder, dirs_exist_ok=True)
     for name in ("pad.js", "pad.css"):
@@ -55,14 +55,14 @@ def drawings():
 
 
 @pytest.mark.parametrize("name", drawings())
-def test_a_drawing_becomes_what_python_makes_of_it(name, page):
+def test_a_drawing_is_prepared_as_in_python(name, page):
     drawing = drawings()[name]
     digit = page.execute_script("return window.prepareDigit(arguments[0], 140)", drawing.ravel().tolist())
     difference = np.array(digit).reshape(28, 28) - prepare_digit(drawing)[0].astype(int)
-    assert abs(difference).max() <= 1  # of 255, where a sum of other order is rounded
+    assert abs(difference).max() <= 1  # of 255, if a sum in another order rounds differently
 
 
-def test_what_is_drawn_is_read_and_wiped(page):
+def test_a_drawing_is_read_and_cleared(page):
     from selenium.webdriver import ActionChains
 
     canvas = element(page, "canvas.drawing")
@@ -75,7 +75,7 @@ def test_what_is_drawn_is_read_and_wiped(page):
     until(page, lambda page: element(page, ".answer").text == "Draw a digit.")
 
 
-def test_a_digit_is_drawn_read_and_wiped_by_keys(page):
+def test_a_digit_is_drawn_read_and_cleared_by_keys(page):
     from selenium.webdriver import ActionChains, Keys
 
     def press(*keys):
@@ -106,7 +106,7 @@ def test_a_digit_is_drawn_read_and_wiped_by_keys(page):
     until(page, lambda page: element(page, ".answer").text == "Draw a digit.")
 
 
-def test_what_is_no_picture_is_told(page, tmp_path):
+def test_other_files_give_a_message(page, tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("no picture")
     element(page, "input.file").send_keys(str(path))

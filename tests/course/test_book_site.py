@@ -1,4 +1,4 @@
-"""The book as `make book` has built it: links, accessibility, telephones. Skipped where it is not built."""
+"""The book as `make book` builds it: links, accessibility, phones. Skipped if it is not built."""
 
 import functools
 import json
@@ -36,7 +36,7 @@ LOOKED_AT = [
 
 
 class Page(HTMLParser):
-    """What a page links to, its ids, and its pictures without a description."""
+    """A page's links, its ids, and its pictures without a description."""
 
     def __init__(self, path):
         super().__init__()
@@ -60,7 +60,7 @@ def page(path):
 
 
 def broken(path):
-    """Yield the links of a page that lead to no file of the site, or to no place in it."""
+    """Yield the broken links of a page: no such file, or no such place in it."""
     for link in page(path).links:
         parts = urlsplit(link)
         if parts.scheme or parts.netloc:
@@ -80,7 +80,7 @@ def test_every_picture_is_described():
     assert [path.name for path in PAGES if page(path).undescribed] == []
 
 
-def test_terms_explain_themselves_where_the_pointer_rests():
+def test_terms_are_explained_on_hover():
     text = (SITE / "notebooks" / "11_shared_memory_and_tiling.html").read_text(encoding="utf-8")
     links = re.findall(r"<a [^>]*README.html#[^>]*>", text)
     assert len(links) > 10
@@ -89,7 +89,7 @@ def test_terms_explain_themselves_where_the_pointer_rests():
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.number)
-def test_a_chapter_can_be_taken_along_and_leads_to_the_next(notebook):
+def test_a_chapter_can_be_downloaded_and_leads_to_the_next(notebook):
     chapter, place = SITE / "notebooks" / f"{notebook.stem}.html", NOTEBOOKS.index(notebook)
     file = f"notebooks/{notebook.stem}.ipynb"
     repository = "cnn-numba/cnn-numba/blob/main"
@@ -112,7 +112,7 @@ def test_names_of_the_first_edition_lead_to_the_second():
         assert (SITE / "notebooks" / f"{stem}.html").exists()
 
 
-def test_what_moves_in_jupyterlab_says_so_below_its_still_picture():
+def test_still_pictures_say_what_moves_in_jupyterlab():
     sliders = pads = 0
     for notebook in NOTEBOOKS:
         source = (ROOT / "notebooks" / f"{notebook.stem}.ipynb").read_text(encoding="utf-8")
@@ -216,7 +216,7 @@ def test_links_look_alike_inside_and_outside_of_tables(theme, chrome):
 
 
 def press(chrome, *keys):
-    """Press keys wherever the keyboard is."""
+    """Press keys in the focused element."""
     from selenium.webdriver import ActionChains
 
     ActionChains(chrome).send_keys(*keys).perform()
@@ -257,7 +257,7 @@ return [reached.outerHTML.slice(0, 200), style.outlineStyle, parseFloat(style.ou
 
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_one_sees_where_the_keyboard_is_and_it_gets_through(theme, chrome):
+def test_keyboard_focus_is_visible_and_reaches_everything(theme, chrome):
     from selenium.webdriver import Keys
 
     chrome[0].set_window_size(420, 900)
@@ -281,7 +281,7 @@ def test_one_sees_where_the_keyboard_is_and_it_gets_through(theme, chrome):
 
 
 @pytest.mark.slow
-def test_what_scrolls_is_reached_by_keys(chrome):
+def test_scrollable_elements_are_reached_by_keys(chrome):
     chrome[0].set_window_size(420, 900)
     unreached = """return [...document.querySelectorAll("main *")].filter((each) =>
       each.clientWidth && each.scrollWidth > each.clientWidth + 1 && each.tabIndex < 0
@@ -315,7 +315,7 @@ def test_hints_open_and_close_by_keys_also_without_javascript(chrome):
 
 
 def show_plainly(chrome, name):
-    """Open a page as it comes."""
+    """Open a page."""
     chrome, address = chrome
     chrome.get(address + name)
     return chrome

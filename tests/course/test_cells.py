@@ -1,4 +1,4 @@
-"""A check after a cell that failed: it must not judge what an earlier run of the cell has left."""
+"""A check after a failed cell: it must not judge the result of an earlier run."""
 
 import json
 import os
@@ -43,21 +43,21 @@ sys.stdin = open(sys.argv[1])
 shell = InteractiveShell.instance()
 imports, stories = json.load(sys.stdin)
 shell.run_cell(imports).raise_error()
-told = {}
+verdicts = {}
 for name, sources in stories.items():
     with contextlib.redirect_stdout(io.StringIO()):
         for source in sources:
             shell.run_cell(source)
         verdict = shell.run_cell("check(double)").result
-    told[name] = [verdict.status, verdict.mistake, str(verdict)]
-    shell.run_cell("check(lambda x: 2 * x)").result.status == "solved" or told.clear()
-json.dump(told, open(sys.argv[1], "w"))
+    verdicts[name] = [verdict.status, verdict.mistake, str(verdict)]
+    shell.run_cell("check(lambda x: 2 * x)").result.status == "solved" or verdicts.clear()
+json.dump(verdicts, open(sys.argv[1], "w"))
 """
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
-    """Return the verdicts at the end of all stories, told in one shell."""
+def verdicts(tmp_path_factory):
+    """Return the verdicts at the end of all stories, which run in one shell."""
     folder = tmp_path_factory.mktemp("cells")
     file = folder / "stories.json"
     file.write_text(json.dumps([IMPORTS, STORIES]))
@@ -82,8 +82,8 @@ def told(tmp_path_factory):
     }.items(),
     ids=str,
 )
-def test_a_cell_that_failed_is_told_instead_of_a_verdict(told, story, words):
-    status, mistake, text = told[story]
+def test_a_failed_cell_is_reported_instead_of_a_verdict(verdicts, story, words):
+    status, mistake, text = verdicts[story]
     assert (status, mistake) == ("wrong", "cell failed")
     assert "Your last run of the cell above failed with" in text
     assert all(word in text for word in words), text
@@ -100,8 +100,8 @@ def test_a_cell_that_failed_is_told_instead_of_a_verdict(told, story, words):
         "defined in another way",
     ],
 )
-def test_what_is_defined_is_judged(told, story):
-    assert told[story][0] == "solved", told[story]
+def test_the_defined_function_is_judged(verdicts, story):
+    assert verdicts[story][0] == "solved", verdicts[story]
 
 
 def test_outside_of_ipython_nothing_is_watched():

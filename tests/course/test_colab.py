@@ -1,4 +1,4 @@
-"""The installation on Colab, with that machine pretended: no notebook runs there in these tests."""
+"""The installation on Colab, on a simulated machine: no notebook runs there in these tests."""
 
 import importlib.util
 import os
@@ -13,7 +13,7 @@ COLAB = Path(__file__).parents[2] / "notebooks" / "colab.py"
 
 @pytest.fixture
 def colab(monkeypatch):
-    """Load the script afresh; what it changes in the process is put back."""
+    """Load the script; its changes to the process are undone."""
     spec = importlib.util.spec_from_file_location("colab", COLAB)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -24,7 +24,7 @@ def colab(monkeypatch):
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Pretend a driver and what pip says; return the commands that were run."""
+    """Simulate a driver and pip's output; return the commands that were run."""
 
     def become(driver=None, error=""):
         commands = []

@@ -93,7 +93,7 @@ def test_stubs_are_unsolved_and_do_not_raise():
     assert [exercise(stub).status for stub in stubs] == ["unsolved"] * 5
 
 
-def test_blank_functions_are_told_from_those_that_do_something():
+def test_blank_functions_are_recognised():
     def returns_none(x):
         return None
 
@@ -128,7 +128,7 @@ def test_a_mistake_in_some_cases_only_is_named_too():
     assert mistake_of(sometimes) == "added"
 
 
-def test_two_mistakes_at_once_are_not_named_as_either():
+def test_two_mistakes_at_once_are_named_as_neither():
     assert mistake_of(lambda x, weights, scale: x + weights) == "numbers"
 
 
@@ -232,7 +232,7 @@ def test_nan_where_the_reference_has_nan_is_right():
     assert root(lambda x: np.abs(x) ** 0.5).status == "wrong"
 
 
-def test_the_place_of_wrong_entries_is_told():
+def test_the_place_of_wrong_entries_is_described():
     def last_row(x, weights, scale):
         out = scale * x * weights
         out[-1] += 1
@@ -255,7 +255,7 @@ def test_square_shapes_alone_are_noticed():
     assert "right for square shapes and wrong for all others" in " ".join(exercise(square).details)
 
 
-def test_a_result_that_is_the_same_in_one_case_only_does_not_count_as_constant():
+def test_a_result_repeated_in_one_case_only_is_not_constant():
     cases = [(np.array([-8.0, -6.0]),), (np.array([1.0, 2.0, 4.0]),)]
     check = Exercise("f", np.max, lambda rng: cases)
     assert check(lambda x: np.max(x, initial=0.0)).mistake == "numbers"
@@ -296,7 +296,7 @@ def test_tuples_are_compared_part_by_part():
     assert "That is the first of the 2 results." in check(lambda x: (x[:1], x.argmax())).details
 
 
-def test_dtype_is_insisted_on_where_declared():
+def test_dtype_is_checked_if_declared():
     check = Exercise("f", lambda x: x * 2, lambda rng: [(np.ones(3, np.float32),)], dtype=np.float32)
     assert check(lambda x: x + x).status == "solved"
     assert check(lambda x: x.astype(np.float64) * 2).mistake == "type"
@@ -316,7 +316,7 @@ def test_fills_gives_a_poisoned_output():
     assert "3 of 7 entries are NaN: never written, or computed as `0 / 0`?" in check(drops_the_tail).details
 
 
-def test_a_run_may_have_findings_of_its_own():
+def test_a_run_may_have_its_own_findings():
     def run(attempt, x):
         raise Wrong("race", "Two threads write to the same entry.")
 
@@ -333,7 +333,7 @@ def test_avoids_sees_names_keywords_and_strings():
     assert check(lambda x: x[np.argsort(x)]).status == "solved"
 
 
-def test_strict_mode_raises_what_is_not_solved(monkeypatch):
+def test_strict_mode_raises_unless_solved(monkeypatch):
     monkeypatch.setenv("CNN_NUMBA_STRICT", "1")
     assert exercise(scaled_sum).status == "solved"
     with pytest.raises(CheckFailed, match=r"not right yet: scaled_sum\s+The scale is missing"):
@@ -383,7 +383,7 @@ def test_verdicts_read_as_text_and_as_html():
     assert "You add <code>a &lt; b</code> &amp; more." in html
     stars = Verdict("f", "wrong", "It is *minus* `a * b * c`, not 2 * 3 * 4.", (), "sign")._repr_html_()
     assert "It is <em>minus</em> <code>a * b * c</code>, not 2 * 3 * 4." in stars
-    # Readable in a light and in a dark theme: the text's colour is the page's, the ground translucent.
+    # Readable in light and dark themes: the text has the page's colour, the background is translucent.
     assert not re.search(r"[; \"]color:", html)
     assert "rgba(" in html
 
@@ -457,7 +457,7 @@ OUT_OF_MEMORY = [
 
 
 @pytest.mark.parametrize("attempt", OUT_OF_MEMORY, ids=lambda attempt: attempt.__name__)
-def test_memory_that_nobody_wrote_is_found_whatever_it_holds(attempt):
+def test_uninitialised_memory_is_found_whatever_it_holds(attempt):
     verdict = exercise(attempt)
     assert verdict.mistake == "not initialised"
     # With zeros this one would be wrong as well: it leaves out an element.
@@ -469,7 +469,7 @@ def test_an_empty_array_that_is_written_first_is_no_mistake(attempt):
     assert exercise(attempt).status == "solved"
 
 
-def test_looking_for_memory_that_nobody_wrote_leaves_numpy_alone():
+def test_looking_for_uninitialised_memory_leaves_numpy_alone():
     real = np.empty, np.empty_like
 
     def scale_of_somebody_else():
@@ -484,7 +484,7 @@ def test_looking_for_memory_that_nobody_wrote_leaves_numpy_alone():
     assert (np.empty, np.empty_like) == real
 
 
-def test_a_run_of_its_own_gets_the_twins_too():
+def test_a_custom_run_gets_the_twins_too():
     def adds(x, out):
         total = np.empty(x.shape)
         total += 2 * x
@@ -514,7 +514,7 @@ def test_twins_are_made_only_of_functions_that_mention_empty():
 # --- the checks of the notebooks ---
 
 
-def test_convolution_by_hand_takes_slices_too_as_its_text_says():
+def test_convolution_by_hand_accepts_slices_as_its_text_says():
     def slices(image, kernel):
         kh, kw = kernel.shape
         out = np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))
@@ -536,7 +536,7 @@ def test_whole_numbers_come_in_small_types_as_well():
     assert double(lambda x: 2 * x.astype(np.int64)).status == "solved"
 
 
-def test_where_nothing_is_right_squares_are_not_blamed():
+def test_if_nothing_is_right_squares_are_not_blamed():
     def noise(x):
         return 2 * x + np.cos(np.arange(x.size)).reshape(x.shape)
 
@@ -610,7 +610,7 @@ def test_a_rare_colour_survives_the_palette():
     assert np.abs(pixels - green).max(axis=1).min() < 12
 
 
-def test_picture_brings_its_own_ground():
+def test_picture_has_its_own_background():
     fig, _ = plots.figure()
     corner = opened(plots.picture(fig, "c", "a")).convert("RGB").getpixel((0, 0))
     paper = tuple(int(plots.PAPER[i : i + 2], 16) for i in (1, 3, 5))
@@ -633,7 +633,7 @@ def luminance(colour):
     return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
 
-def test_ink_is_readable_on_paper_and_colours_stand_out():
+def test_ink_and_colours_have_enough_contrast():
     def contrast(colour):
         return (luminance(plots.PAPER) + 0.05) / (luminance(colour) + 0.05)
 
@@ -718,7 +718,7 @@ def test_time_warms_up_and_takes_the_median(monkeypatch):
 
 
 @pytest.mark.parametrize(("length", "calls"), [(2.0, 1), (0.5, 2)])
-def test_a_long_call_that_is_wanted_once_is_made_once(monkeypatch, length, calls):
+def test_a_long_call_is_timed_once(monkeypatch, length, calls):
     seconds = itertools.count(step=length)
     monkeypatch.setattr(time, "perf_counter", lambda: next(seconds))
     made = []
@@ -739,7 +739,7 @@ def test_a_rung_timed_again_is_replaced():
     [lambda x: x + 1e-2, lambda x: x * np.nan, lambda x: x[:1], lambda x: x[None]],
     ids=["off", "nan", "short", "another axis"],
 )
-def test_a_wrong_rung_is_refused(wrong):
+def test_a_wrong_rung_raises(wrong):
     ledger = Ledger("t", baseline="right")
     ledger.time("right", np.array, np.ones(3), work="w", repeats=1)
     with pytest.raises(ValueError, match="'wrong' and 'right'"):
@@ -837,7 +837,7 @@ def test_main_runs_and_stores_outputs(notebook, tmp_path, monkeypatch, capsys):
     (output,) = stored.cells[3].outputs
     lines = output.text.splitlines()
     assert lines[:2] == ["None", "None"]
-    # Outputs are those of an unsolved notebook outside strict mode, and name no place of this machine.
+    # Outputs are those of an unsolved notebook outside strict mode, and name no path of this machine.
     assert lines[2].startswith("False .venv")
     assert path.read_text() == notebooks.canonical(stored)
     assert "kB" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""A function that does not end is stopped, with the line that ran."""
+"""An endless function is stopped, with the line that ran."""
 
 import signal
 import sys
@@ -51,7 +51,7 @@ def test_alarms_are_as_they_were():
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
-def test_a_timer_of_others_goes_on():
+def test_other_timers_keep_running():
     signal.setitimer(signal.ITIMER_REAL, 100)
     try:
         assert double(lambda x: x + x).status == "solved"
@@ -68,7 +68,7 @@ def test_another_thread_has_no_limit():
     assert verdicts[0].status == "solved"
 
 
-def test_what_the_learner_stops_is_stopped():
+def test_an_interrupt_by_the_learner_is_raised():
     def stopped(x):
         raise KeyboardInterrupt
 

@@ -40,7 +40,7 @@ class Found:
         return namespace[self.cells.name]
 
     def source_of(self, answer):
-        """Return the cell with a wrong answer: derived from the solution, or as it is written."""
+        """Return the cell with a wrong answer: derived from the solution, or as written."""
         if isinstance(answer, Derived):
             return answer.source(self.cells.solution)
         return cell_of(answer, self.answers)
@@ -84,7 +84,7 @@ VERDICTS = {}
 
 
 def verdict_on(found, source):
-    """Return what a check says of an answer. It says the same of the same code, whatever its comments."""
+    """Return a check's verdict on an answer. It is the same for the same code, whatever its comments."""
     answer = found, ast.dump(ast.parse(source))
     if answer not in VERDICTS:
         VERDICTS[answer] = found.check(found.run(source))
@@ -110,7 +110,7 @@ def test_stub_raises_in_strict_mode(found, monkeypatch):
         found.check(found.run(found.cells.stub))
 
 
-# A launch of these takes longer in quickly compiled code than compiling it well takes.
+# A launch of these in quickly compiled code takes longer than compiling it well.
 LARGE = {"choose_launch"}
 
 
@@ -143,7 +143,7 @@ def test_wrong_answer_is_rejected_by_name(found, answer):
 
 
 def sources(*mistakes):
-    """Return (exercise, source) of the wrong answers that come to some mistakes, as parameters."""
+    """Return (exercise, source) of the wrong answers with some mistakes, as parameters."""
     chosen = [
         pair for pair in ANSWERS if pair[1].mistake in mistakes and isinstance(pair[0].check, KernelExercise)
     ]
@@ -172,7 +172,7 @@ WITH_FLOAT64 = sources("float64")
 @pytest.mark.usefixtures("quickly_compiled")
 @one_of_each(["float64"], WITH_FLOAT64)
 @pytest.mark.parametrize(("found", "source"), WITH_FLOAT64)
-def test_what_is_advised_against_float64_solves_the_exercise(found, source):
+def test_the_advice_against_float64_solves_the_exercise(found, source):
     verdict = verdict_on(found, obeyed(verdict_on(found, source), source))
     assert verdict.status == "solved", verdict
 
@@ -184,25 +184,25 @@ MISSING_SOMETHING = sources(*MISSING)
 @pytest.mark.usefixtures("quickly_compiled")
 @one_of_each(MISSING, MISSING_SOMETHING)
 @pytest.mark.parametrize(("found", "source"), MISSING_SOMETHING)
-def test_what_is_said_to_be_missing_solves_the_exercise(found, source):
+def test_the_missing_code_that_is_named_solves_the_exercise(found, source):
     verdict = verdict_on(found, source)
     if advice_of(verdict):
         verdict = verdict_on(found, obeyed(verdict, source))
         assert verdict.status == "solved", verdict
-    else:  # what has been seen, and a question
+    else:  # the observation and a question
         assert "missing" not in verdict.message.replace("Is a barrier missing, is", "")
 
 
 @pytest.fixture
 def each_function_is_called_once(found, monkeypatch):
-    """Let an exercise call its functions once for each case, whichever of its mistakes it is to recognise.
+    """Make an exercise call its functions once for each case, for all mistakes together.
 
-    It compares each with all others, which would be hundreds of calls that have been made before.
+    It compares each with all others, which would repeat hundreds of calls.
     """
     cases, outcomes = found.check.inputs(), {}
 
     def known(function, case, run=None):
-        key = getattr(function, "function", function), run, id(case)  # of a stand-in the function
+        key = getattr(function, "function", function), run, id(case)  # the function of a stand-in
         if all(case is not each for each in cases):
             return call(function, case, run)
         if key not in outcomes:
@@ -249,7 +249,7 @@ def test_every_answer_belongs_to_an_exercise():
         assert named <= {found.cells.name for found in FOUND if found.answers is answers}
 
 
-def test_answers_to_a_mistake_that_the_exercise_knows_stand_beside_it():
+def test_answers_to_known_mistakes_are_beside_the_exercise():
     for found in FOUND:
         written = {one.mistake for one in functions_in(found.answers) if one.exercise == found.cells.name}
         others = written.union(getattr(found.answers, "WRONG", {}).get(found.cells.name, ()))

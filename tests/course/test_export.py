@@ -1,4 +1,4 @@
-"""A notebook exported as HTML stands alone: its links lead to what there is in the repository."""
+"""A notebook exported as HTML stands alone: its links lead to existing files in the repository."""
 
 import re
 from pathlib import Path

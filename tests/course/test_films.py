@@ -1,4 +1,4 @@
-"""Pictures that move: their frames, and the one below that stands still."""
+"""Moving pictures: their frames, and the still picture below."""
 
 import functools
 import io
@@ -18,7 +18,7 @@ from cnn_course.engine import plots
 
 
 def online():
-    """Draw a row of four scores, of which one raises the largest."""
+    """Draw a row of four scores, one of which raises the maximum."""
     return online_film([0.5, 0.0, 1.5, 1.0], np.eye(4), np.zeros(4))
 
 
@@ -37,7 +37,7 @@ FILMS = {
 
 @functools.cache
 def drawn(draw):
-    """Return a film that several tests look at."""
+    """Return a film for several tests."""
     return draw()
 
 
@@ -62,16 +62,16 @@ def test_a_film_has_frames_that_differ_and_stays_small(draw, count):
 
 
 @pytest.mark.parametrize("draw", [films.barrier_film, online])
-def test_what_a_film_comes_to_stands_still_below_it(draw):
+def test_the_still_picture_below_a_film_is_its_end(draw):
     film = drawn(draw)
     last = np.asarray(list(frames(film))[-1], np.int16)
     still = np.asarray(Image.open(io.BytesIO(film.still.png)).convert("RGB"), np.int16)
-    assert abs(last - still).mean() < 1  # but for the palettes
+    assert abs(last - still).mean() < 1  # except for the palettes
 
 
 @pytest.fixture
 def handed_over(monkeypatch):
-    """Return a list of what films are made of: drawing all frames of one takes seconds."""
+    """Return a list of the parts of films: drawing all frames of one takes seconds."""
     made = []
     monkeypatch.setattr(plots, "film", lambda *parts, **options: made.append(parts))
     return made
@@ -81,7 +81,7 @@ def handed_over(monkeypatch):
     "draw",
     [reductions.tree_film, convolution_films.buffers_film, backward.scatter_film, machine.divergence_film],
 )
-def test_the_last_frame_is_what_stands_still_below(draw, handed_over):
+def test_the_last_frame_is_the_still_picture_below(draw, handed_over):
     draw()
     ((parts, still, *_),) = handed_over
     last, still = (plots.picture(each, "Drawn.", "Alike.").png for each in (list(parts)[-1], still))

@@ -1,4 +1,4 @@
-"""The README: what its moving picture shows is so, its links lead somewhere and its commands run."""
+"""The README: its moving picture is true, its links are valid and its commands run."""
 
 import importlib.util
 import json
@@ -32,7 +32,7 @@ def facts(front):
 
 
 @pytest.mark.gpu
-def test_the_kernel_computes_what_is_shown(facts):
+def test_the_kernel_computes_the_shown_image(facts):
     np.testing.assert_allclose(facts.out, conv_cpu(facts.image, facts.weight), atol=1e-6)
     assert len(facts.written) == 16
     assert {place for block in facts.written for place in block} == set(np.ndindex(26, 26))
@@ -44,7 +44,7 @@ def test_the_digit_is_read(facts):
     assert 0.99 < facts.accuracy < 1
 
 
-def test_the_race_loses_and_its_repair_does_not():
+def test_the_race_loses_updates_and_its_repair_does_not():
     record = json.loads((IMAGES / "front.json").read_text())
     assert record["mended"] == record["pixels"] == 60_000 * 28 * 28
     assert len(set(record["runs"])) == 3
@@ -60,7 +60,7 @@ def apart(stored, page):
 
 
 @pytest.mark.gpu
-def test_what_is_stored_shows_all_this(front, facts):
+def test_the_stored_images_show_all_this(front, facts):
     assert "lost update" in facts.words
     assert facts.words.endswith("use cuda.atomic")
     film, still = Image.open(IMAGES / "front.gif"), Image.open(IMAGES / "front.png").convert("RGB")
@@ -91,7 +91,7 @@ def test_the_film_is_small_and_neither_hasty_nor_long():
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/book/pages/index.md"])
-def test_the_pages_tell_what_the_film_shows_and_have_a_still_one(page):
+def test_the_pages_describe_the_film_and_have_a_still_picture(page):
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
     record = json.loads((IMAGES / "front.json").read_text())
     first, second, third = (f"{run / 1e6:.1f}" for run in record["runs"])
@@ -103,7 +103,7 @@ def test_the_pages_tell_what_the_film_shows_and_have_a_still_one(page):
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_what_the_readme_links_to_is_there():
+def test_links_of_the_readme_exist():
     links = re.findall(r'(?:\]\(|src="|srcset=")([^)"#]+)', README)
     local = [link for link in links if not link.startswith("https://")]
     assert len(local) > 20
@@ -128,7 +128,7 @@ def test_the_readmes_commands_run_as_they_stand(monkeypatch, capsys):
     assert capsys.readouterr().out.startswith("docs/images/seven.jpg: 7 (")
 
 
-def test_the_readmes_figures_are_those_of_the_page():
+def test_the_readmes_figures_match_the_page():
     page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
     figures = re.findall(r"\d+\.\d+ ?(?:s|%)", README[README.index("## Figures") :])
     assert len(figures) >= 5

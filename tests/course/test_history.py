@@ -55,7 +55,7 @@ def test_another_certificate_takes_the_place_of_the_first():
     assert history.entries()[0].steps == FAST
 
 
-def test_the_ratio_is_that_of_the_first_to_the_last():
+def test_the_ratio_compares_the_first_and_the_last():
     assert history.ratio([]) == history.ratio([Entry("one", SLOW)]) == {}
     found = history.ratio([Entry("one", SLOW), Entry("two", FAST)])
     assert found == pytest.approx({"T4": 12, "H100 SXM": 20})
@@ -92,12 +92,12 @@ def test_an_entry_is_validated(change, message):
         history.entry_of(history.as_plain(Entry("one", SLOW)) | change)
 
 
-def test_what_is_no_object_is_no_entry():
+def test_an_entry_must_be_an_object():
     with pytest.raises(ValueError, match="an entry must be an object"):
         history.entry_of([1])
 
 
-def test_a_damaged_file_is_put_aside():
+def test_a_damaged_file_is_renamed():
     history.add("one", SLOW)
     history.path().write_text(history.path().read_text()[:-20])
     assert history.entries() == []
@@ -123,7 +123,7 @@ def test_progress_shows_the_history():
     assert "Below" not in before.picture().alt
 
 
-def test_each_gpu_has_a_line_for_its_range_and_a_mark_of_its_own():
+def test_each_gpu_has_a_range_line_and_its_own_marker():
     from cnn_course.engine import plots, progress
 
     _, ax = plots.figure()

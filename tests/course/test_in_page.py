@@ -1,4 +1,4 @@
-"""Cells run as in a page of the book: the archive, with NumPy alone, comes to the verdicts of a notebook."""
+"""Cells run as in a page of the book: with NumPy alone, the archive gives the verdicts of a notebook."""
 
 import functools
 import json
@@ -17,18 +17,18 @@ from cnn_course.engine.in_page import Absent, Cell, Notebook
 
 ROOT = Path(__file__).parents[2]
 STEM = "00_start_here"
-#: Prints what the check says of each answer, status, mistake and words, as a line of JSON.
+#: Prints the verdict on each answer (status, mistake and words) as a line of JSON.
 JUDGE = """
 import json
 from cnn_course.engine.in_page import CHECKOUT, Cell, Notebook
 def judge(answers):
     cells = json.loads((CHECKOUT / "notebooks" / "cells.json").read_text(encoding="utf-8"))
     for stem, cell, source in answers:
-        told = []
-        notebook = Notebook([Cell(*each) for each in cells[stem]], lambda *output: told.append(output))
+        outputs = []
+        notebook = Notebook([Cell(*each) for each in cells[stem]], lambda *output: outputs.append(output))
         notebook.run(cell, {cell: source} if source else {})
         verdict = notebook.verdict
-        said = [verdict.status, verdict.mistake, str(verdict)] if verdict else [None, None, str(told)]
+        said = [verdict.status, verdict.mistake, str(verdict)] if verdict else [None, None, str(outputs)]
         print(json.dumps(said), flush=True)
 """
 ALONE = f"""
@@ -50,7 +50,7 @@ ELSEWHERE = {
 }
 
 
-sys.path.insert(0, str(ROOT / "docs" / "book"))  # its modules stand in no package
+sys.path.insert(0, str(ROOT / "docs" / "book"))  # its modules are in no package
 try:
     import archive
     import first_page
@@ -67,7 +67,7 @@ def packed(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def judged(packed, tmp_path_factory):
-    """Return a function that has answers judged with NumPy alone: status, mistake and words of each."""
+    """Return a function that judges answers with NumPy alone: status, mistake and words of each."""
     folders = live.unpack(packed, tmp_path_factory.mktemp("course"))
 
     return functools.partial(judged_alone, folders)
@@ -96,7 +96,7 @@ def asked(found, source):
 
 #: Mistakes that only compiled kernels show, or show in other words: a page may see none.
 OF_COMPILED = {"float64", "wrong when large"}
-#: Answers of which the same is true, and what makes the difference.
+#: Answers with such a difference, and its cause.
 DIFFERENT = {
     ("shrink", "never written"): "only where the launches are large",
     ("matmul_1x4_kernel", "raises"): "the compiler refuses what the simulator computes, in float64",
@@ -111,9 +111,9 @@ DIFFERENT = {
 
 
 def compared(judged, pairs):
-    """Return what differs between a page and a notebook, of pairs of an exercise and an answer.
+    """Return the differences between a page and a notebook, for pairs of an exercise and an answer.
 
-    Left out is what needs a compiler, SciPy or PyTorch; where a time counts, a page says that it has none.
+    Exercises that need a compiler, SciPy or PyTorch are left out; a page says that it measures no times.
     """
     there = judged([asked(*pair) for pair in pairs])
     differing = []
@@ -143,7 +143,7 @@ def in_page():
     return [found for found in FOUND if found.cells.name not in ELSEWHERE]
 
 
-def test_the_archive_is_named_by_what_it_holds_and_holds_no_compiler(packed, tmp_path):
+def test_the_archive_is_named_after_its_contents_and_has_no_compiler(packed, tmp_path):
     assert archive.write(tmp_path).name == packed.name
     assert packed.stat().st_size < 2_600_000
     with zipfile.ZipFile(packed) as file:
@@ -152,7 +152,7 @@ def test_the_archive_is_named_by_what_it_holds_and_holds_no_compiler(packed, tmp
     assert not [name for name in names if name.startswith(("gpuless/emulator/driver", "cnn_numba/cli"))]
 
 
-def test_of_mnist_the_first_images_are_there(packed):
+def test_the_first_images_of_mnist_are_included(packed):
     from cnn_numba import load
 
     images = load("mnist").train_images
@@ -166,7 +166,7 @@ def test_of_mnist_the_first_images_are_there(packed):
 @pytest.mark.exhaustive(
     "docs/book/live.py finds the same when pages are built; a few answers are compared below"
 )
-def test_every_solution_but_those_that_need_more_is_found_right_with_numpy_alone(judged):
+def test_solutions_that_need_only_numpy_are_judged_right(judged):
     verdicts = judged([asked(found, found.cells.solution) for found in FOUND])
     pairs = zip(FOUND, verdicts, strict=True)
     unsolved = [(found.cells.name, verdict) for found, verdict in pairs if verdict[0] != "solved"]
@@ -196,17 +196,15 @@ def test_the_first_page_has_the_stubs_of_the_first_notebook():
 
 
 @pytest.mark.slow
-def test_verdicts_and_their_lines_are_those_of_a_notebook(judged):
+def test_verdicts_match_those_of_a_notebook(judged):
     sample = [found for found in in_page() if found is first_of_its_notebook(found)][:6]
     assert compared(judged, [(found, answers_of(found)[k]) for found in sample for k in (1, 2)]) == []
 
 
-@pytest.mark.exhaustive(
-    "test_verdicts_and_their_lines_are_those_of_a_notebook, with two answers of few exercises"
-)
+@pytest.mark.exhaustive("test_verdicts_match_those_of_a_notebook, with two answers of few exercises")
 @pytest.mark.usefixtures("quickly_compiled")
 @pytest.mark.parametrize("notebook", sorted({found.path.stem for found in in_page()}))
-def test_verdicts_and_their_lines_are_those_of_a_notebook_for_all_answers(judged, notebook):
+def test_verdicts_match_those_of_a_notebook_for_all_answers(judged, notebook):
     found = [each for each in in_page() if each.path.stem == notebook]
     assert compared(judged, [(each, source) for each in found for source in answers_of(each)]) == []
 
@@ -215,13 +213,13 @@ def test_verdicts_and_their_lines_are_those_of_a_notebook_for_all_answers(judged
 
 
 def run(cells, cell, sources=None):
-    """Run a cell in a new notebook; return what it puts out."""
-    told = []
-    Notebook([Cell(*each) for each in cells], lambda *output: told.append(output)).run(cell, sources)
-    return told
+    """Run a cell in a new notebook; return its outputs."""
+    outputs = []
+    Notebook([Cell(*each) for each in cells], lambda *output: outputs.append(output)).run(cell, sources)
+    return outputs
 
 
-def test_what_a_cell_needs_of_those_above_is_run_and_nothing_else():
+def test_only_the_cells_above_that_a_cell_needs_are_run():
     cells = [
         ("a", "code", "print('a')\nx = 1"),
         ("b", "code", "print('b')"),
@@ -231,17 +229,17 @@ def test_what_a_cell_needs_of_those_above_is_run_and_nothing_else():
     assert [text for _, text in run(cells, "d") if text.strip()] == ["a", "c", "2"]
 
 
-def test_a_cell_that_has_run_is_run_again_only_if_it_was_changed():
-    told = []
+def test_a_cell_is_run_again_only_if_it_was_changed():
+    outputs = []
     cells = [Cell("a", "stub", "print('run')\nx = 1"), Cell("b", "code", "x")]
-    notebook = Notebook(cells, lambda *output: told.append(output))
+    notebook = Notebook(cells, lambda *output: outputs.append(output))
     notebook.run("b")
     notebook.run("b")
     notebook.run("b", {"a": "x = 5"})
-    assert [text for _, text in told if text.strip()] == ["run", "1", "1", "5"]
+    assert [text for _, text in outputs if text.strip()] == ["run", "1", "1", "5"]
 
 
-def test_names_within_functions_and_names_that_a_cell_binds_need_no_cell_above():
+def test_local_names_and_names_that_a_cell_binds_need_no_cell_above():
     cells = [
         ("a", "code", "print('a')\ni = total = 1"),
         (
@@ -253,7 +251,7 @@ def test_names_within_functions_and_names_that_a_cell_binds_need_no_cell_above()
     assert run(cells, "b") == [("text", "5")]
 
 
-def test_of_several_cells_that_define_a_name_the_last_one_above_counts():
+def test_the_last_cell_above_that_defines_a_name_counts():
     cells = [
         ("a", "code", "print('a')\nx = 1"),
         ("b", "code", "x = 2"),
@@ -263,12 +261,12 @@ def test_of_several_cells_that_define_a_name_the_last_one_above_counts():
     assert run(cells, "c") == [("text", "2")]
 
 
-def test_what_is_stored_into_counts_as_given():
+def test_storing_into_an_object_needs_its_definition():
     cells = [("a", "code", "x = [1, 2]"), ("b", "code", "x[0] = 7"), ("c", "code", "x")]
     assert run(cells, "c") == [("text", "[7, 2]")]
 
 
-def test_a_package_that_is_not_there_stops_only_what_uses_it():
+def test_a_missing_package_stops_only_cells_that_use_it():
     setup = "import no_such_package as gone\nfrom math import pi, tau\nfrom no_such_package.more import thing"
     cells = [("s", "setup", setup), ("a", "code", "round(pi)"), ("b", "code", "thing.of(1)")]
     assert run(cells, "a") == [("text", "3")]
@@ -279,7 +277,7 @@ def test_a_package_that_is_not_there_stops_only_what_uses_it():
         Absent(ImportError("x"))()
 
 
-def test_of_a_setup_cell_only_the_statements_are_run_that_are_needed():
+def test_only_the_needed_statements_of_a_setup_cell_are_run():
     setup = "x = 1 / 0\n@staticmethod\ndef f():\n    return 2\nn = 3"
     assert run([("s", "setup", setup), ("a", "code", "f() + n")], "a") == [("text", "5")]
 
@@ -295,6 +293,6 @@ def test_errors_name_their_lines():
     assert text.startswith("SyntaxError: '(' was never closed\n  line 1: x = (")
 
 
-def test_an_exercise_is_run_with_its_check_and_what_shows_it():
+def test_an_exercise_is_run_with_its_check_and_its_display():
     cells = [("x-stub", "stub", "x = 1"), ("x-check", "check", "x + 1"), ("x-show", "code", "print(x)")]
     assert [text for _, text in run(cells, "x-stub", {"x-stub": "x = 4"})] == ["5", "4", "\n"]

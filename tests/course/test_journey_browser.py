@@ -1,4 +1,4 @@
-"""From the first kernel to a certificate, as a reader goes it in JupyterLab, on few digits."""
+"""From the first kernel to a certificate in JupyterLab, as a reader does it, on few digits."""
 
 from pathlib import Path
 
@@ -9,12 +9,12 @@ from cnn_course.chapters.many_gpus.workers import write_few_digits
 from cnn_course.engine import notebooks
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
-# What of notebook 09 leads to the certificate.
+# The cells of notebook 09 that lead to the certificate.
 KEPT = ("colab", "setup", "sizes", "own-network", "own-gradients", "training", "certificate")
 
 
 def output_of(chrome, index, text):
-    """Wait for a text among a cell's outputs, and return all that they say."""
+    """Wait for a text among a cell's outputs, and return all of them."""
     outputs = f"{cell(index)} .jp-OutputArea"
     until(chrome, lambda chrome: text in element(chrome, outputs).text)
     return element(chrome, outputs).text
@@ -46,7 +46,7 @@ def test_from_the_first_kernel_to_a_certificate(desk):
         assert "Kept in your workbook." in output_of(chrome, place["brighten-kernel-check"], "✔ solved")
     assert [path.name for path in (desk / "workbook").iterdir()] == ["start_here_brighten_kernel.py"]
 
-    # A kernel of the network, as its check has kept it.
+    # A kernel of the network, as kept by its check.
     relu = notebooks.exercises(notebooks.read(FOLDER / "02_first_cuda_kernels.ipynb"))[3]
     assert relu.name == "relu_stride_kernel"
     imports = "from numba import cuda, float32\n\n\n"

@@ -27,7 +27,7 @@ TESTED = set()
 
 
 def judge(order, name):
-    """Return a judge by its name; noted as tested."""
+    """Return a judge by its name; record it as tested."""
     (found,) = (each for each in ORDERS[order] if each.__name__ == name)
     TESTED.add(found)
     return found
@@ -49,7 +49,7 @@ def doubling(x):
 
 
 def trial(got, given=x, expected=None, error=None, wanted=None, after=None):
-    """Return what an attempt made of one case; it is not right."""
+    """Return the wrong outcome of an attempt for one case."""
     case = Case((given,), {})
     expected = Outcome(2 * given if expected is None else expected, wanted, case)
     return Trial(case, expected, Outcome(got, error, Case((given if after is None else after,), {})), False)
@@ -59,8 +59,8 @@ def evidence(*trials, attempt=doubling, exercise=double):
     return Evidence(exercise, attempt, list(trials))
 
 
-def told(order, name, *given):
-    """Return the mistake and all lines of what a judge finds, None if it finds nothing."""
+def finding_of(order, name, *given):
+    """Return the mistake and all lines of a judge's finding, None without a finding."""
     found = judge(order, name)(*given)
     return found and (found.mistake, "\n".join([found.message, *found.details]))
 
@@ -71,51 +71,51 @@ def starts_from_garbage(x):
     return out
 
 
-def keeps_what_a_launch_returns(x):
+def keeps_the_result_of_a_launch(x):
     out = copy_kernel[1, 8](x, x)
     return out
 
 
-def test_what_a_launch_returns():
-    given = evidence(trial(None), attempt=keeps_what_a_launch_returns)
-    mistake, text = told("functions", "suspicious_source", given)
+def test_assigning_the_result_of_a_launch():
+    given = evidence(trial(None), attempt=keeps_the_result_of_a_launch)
+    mistake, text = finding_of("functions", "suspicious_source", given)
     assert mistake == "launch assigned"
     assert "A launch returns None: leave out `out =`." in text
-    assert told("functions", "suspicious_source", evidence(trial(x))) is None
-    right = evidence(trial(x)._replace(right=True), attempt=keeps_what_a_launch_returns)
-    assert told("functions", "suspicious_source", right) is None
+    assert finding_of("functions", "suspicious_source", evidence(trial(x))) is None
+    right = evidence(trial(x)._replace(right=True), attempt=keeps_the_result_of_a_launch)
+    assert finding_of("functions", "suspicious_source", right) is None
 
 
-def test_memory_that_nobody_wrote():
-    mistake, text = told("functions", "uninitialised", evidence(trial(x), attempt=starts_from_garbage))
+def test_uninitialised_memory():
+    mistake, text = finding_of("functions", "uninitialised", evidence(trial(x), attempt=starts_from_garbage))
     assert mistake == "not initialised"
     assert "Start from `np.zeros`." in text
-    assert told("functions", "uninitialised", evidence(trial(x))) is None
+    assert finding_of("functions", "uninitialised", evidence(trial(x))) is None
 
 
-def test_an_input_that_is_not_what_it_was():
-    mistake, text = told("functions", "changed_input", evidence(trial(2 * x, after=x + 1)))
+def test_a_changed_input_of_a_function():
+    mistake, text = finding_of("functions", "changed_input", evidence(trial(2 * x, after=x + 1)))
     assert mistake == "changes input"
     assert "Your function changes `x`" in text
-    assert told("functions", "changed_input", evidence(trial(2 * x))) is None
+    assert finding_of("functions", "changed_input", evidence(trial(2 * x))) is None
 
 
 def test_a_known_mistake_explains_all_that_failed():
-    assert told("functions", "known_mistake", evidence(trial(x * x))) == ("squared", "You square.")
-    assert told("functions", "known_mistake", evidence(trial(x * x), trial(x))) is None
+    assert finding_of("functions", "known_mistake", evidence(trial(x * x))) == ("squared", "You square.")
+    assert finding_of("functions", "known_mistake", evidence(trial(x * x), trial(x))) is None
     right = trial(x / 2)._replace(right=True)
-    assert told("functions", "known_mistake", evidence(right)) is None
+    assert finding_of("functions", "known_mistake", evidence(right)) is None
 
 
-def test_a_known_mistake_speaks_of_the_learners_own_arguments():
+def test_a_known_mistake_names_the_learners_arguments():
     def attempt(values):
         return values * values
 
     exercise = Exercise("d", double.reference, double.cases, {"squared": ("`{x}` {{once}}.", np.square)})
     given = evidence(trial(x * x), attempt=attempt, exercise=exercise)
-    assert told("functions", "known_mistake", given) == ("squared", "`values` {once}.")
+    assert finding_of("functions", "known_mistake", given) == ("squared", "`values` {once}.")
     stands_in = evidence(trial(x * x), attempt=StandIn(np.square), exercise=exercise)
-    assert told("functions", "known_mistake", stands_in) == ("squared", "`x` {once}.")
+    assert finding_of("functions", "known_mistake", stands_in) == ("squared", "`x` {once}.")
 
 
 @pytest.mark.parametrize(
@@ -128,13 +128,13 @@ def test_a_known_mistake_speaks_of_the_learners_own_arguments():
         (print, ["a", "b"]),
     ],
 )
-def test_names_are_the_learners_where_they_are_known(attempt, names):
+def test_the_learners_names_are_used_if_known(attempt, names):
     exercise = Exercise("two", lambda a, b: a + b, lambda rng: [(1, 2)])
     given = Evidence(exercise, attempt, exercise.trials(attempt))
     assert list(given.named(given.trials[0].case)) == names
 
 
-def test_no_verdict_says_where_an_object_lies():
+def test_no_verdict_has_the_address_of_an_object():
     class Foreign:
         def __str__(self):
             return repr(self)
@@ -150,25 +150,25 @@ def test_no_verdict_says_where_an_object_lies():
 
 def test_whole_numbers_of_small_types():
     wide = Exercise("d", lambda x: 2 * np.int64(x), double.cases)
-    mistake, text = told("functions", "wrapping", evidence(attempt=lambda x: x + x, exercise=wide))
+    mistake, text = finding_of("functions", "wrapping", evidence(attempt=lambda x: x + x, exercise=wide))
     assert mistake == "wraps"
     assert "`x` of uint8" in text
     right = evidence(attempt=lambda x: x.astype(int) + x, exercise=wide)
-    assert told("functions", "wrapping", right) is None
+    assert finding_of("functions", "wrapping", right) is None
 
 
-def test_what_must_hold_besides():
+def test_further_properties():
     def refuses(attempt):
         raise Wrong("shortcut", "Not so.")
 
     exercise = Exercise("d", double.reference, double.cases, properties=(lambda attempt: None, refuses))
-    assert told("functions", "properties", evidence(exercise=exercise)) == ("shortcut", "Not so.")
-    assert told("functions", "properties", evidence()) is None
+    assert finding_of("functions", "properties", evidence(exercise=exercise)) == ("shortcut", "Not so.")
+    assert finding_of("functions", "properties", evidence()) is None
 
 
-def test_a_wrong_result_is_judged_where_something_has_failed():
-    assert told("functions", "wrong_result", evidence(trial(-2 * x)))[0] == "negated"
-    assert told("functions", "wrong_result", evidence(trial(x)._replace(right=True))) is None
+def test_a_wrong_result_is_judged_only_after_a_failure():
+    assert finding_of("functions", "wrong_result", evidence(trial(-2 * x)))[0] == "negated"
+    assert finding_of("functions", "wrong_result", evidence(trial(x)._replace(right=True))) is None
 
 
 y = np.arange(1.0, 13.0).reshape(4, 3)
@@ -212,14 +212,14 @@ RESULT_CASES = [
 @pytest.mark.parametrize(("name", "failed", "mistake", "words"), RESULT_CASES)
 def test_a_wrong_result(name, failed, mistake, words):
     attempt = (lambda given: x) if mistake == "constant" else doubling
-    found = told("results", name, evidence(failed, attempt=attempt))
+    found = finding_of("results", name, evidence(failed, attempt=attempt))
     assert found[0] == mistake
     assert words in found[1]
 
 
 @pytest.mark.parametrize("name", [each.__name__ for each in RESULTS if each.__name__ != "numbers"])
 def test_plain_wrong_numbers_are_left_to_the_last_judge(name):
-    assert told("results", name, evidence(trial(2 * x + (x > 4)))) is None
+    assert finding_of("results", name, evidence(trial(2 * x + (x > 4)))) is None
 
 
 MULTIPLES = [
@@ -235,8 +235,8 @@ MULTIPLES = [
 
 
 @pytest.mark.parametrize(("failed", "words"), MULTIPLES)
-def test_the_right_result_times_a_number_in_every_case(failed, words):
-    mistake, text = told("results", "multiplied", evidence(*failed))
+def test_a_multiple_of_the_right_result(failed, words):
+    mistake, text = finding_of("results", "multiplied", evidence(*failed))
     assert (mistake, text.splitlines()[0]) == ("factor", f"Your result is the right one {words}")
 
 
@@ -250,41 +250,41 @@ def test_the_right_result_times_a_number_in_every_case(failed, words):
     ],
     ids=["one case only", "a single number", "a rounded part", "no array"],
 )
-def test_what_is_no_multiple(failed):
-    assert told("results", "multiplied", evidence(*failed)) is None
+def test_results_that_are_no_multiple(failed):
+    assert finding_of("results", "multiplied", evidence(*failed)) is None
 
 
-def test_an_input_is_not_ignored_where_an_exception_ends_both_calls_or_a_huge_number_hides_the_others():
+def test_exceptions_and_huge_numbers_are_no_sign_of_an_ignored_input():
     def refuses(given):
         raise ValueError
 
     both = evidence(trial(None, error=ValueError()), attempt=refuses)
-    assert told("results", "ignored_input", both) is None
+    assert finding_of("results", "ignored_input", both) is None
     huge = evidence(
         trial(np.append(2 * x, 1e30), expected=2 * x), attempt=lambda given: np.append(2 * given, 1e30)
     )
-    assert told("results", "ignored_input", huge) is None
+    assert finding_of("results", "ignored_input", huge) is None
 
 
 def test_truth_values_have_no_sign():
-    assert told("results", "disguised", evidence(trial(x > 1, expected=x > 2))) is None
+    assert finding_of("results", "disguised", evidence(trial(x > 1, expected=x > 2))) is None
 
 
-def test_wrong_entries_that_may_lie_on_the_border_by_accident():
+def test_wrong_entries_that_may_be_on_the_border_by_accident():
     scattered, around = np.zeros((3, 5)), np.ones((6, 7))
     scattered[0, 0] = scattered[2, 3] = 1
     around[1:-1, 1:-1] = 0
-    told_of = [
-        told("results", "numbers", evidence(trial(wrong, np.zeros(wrong.shape))))[1]
+    texts = [
+        finding_of("results", "numbers", evidence(trial(wrong, np.zeros(wrong.shape))))[1]
         for wrong in (scattered, around)
     ]
-    assert ["on the border" in text for text in told_of] == [False, True]
+    assert ["on the border" in text for text in texts] == [False, True]
 
 
-def test_what_the_wrong_ones_have_in_common():
+def test_common_features_of_wrong_entries():
     square = np.ones((2, 2))
     right = trial(2 * square, square)._replace(right=True)
-    _, text = told("results", "numbers", evidence(right, trial(2 * x + (x > 4))))
+    _, text = finding_of("results", "numbers", evidence(right, trial(2 * x + (x > 4))))
     assert "It is right for square `x`" in text or "right for square shapes" in text
     assert "The wrong entries all lie in the last row." in text
 
@@ -375,7 +375,7 @@ def that_starts_again(x, out):
 
 
 def launched(writes, shape, grid=(1, 1, 1), block=(8, 1, 1), values=None, **more):
-    """Return the trial of a launch that writes these (block, thread, element) of `out`."""
+    """Return the trial of a launch with these writes (block, thread, element) to `out`."""
     columns = np.array(writes, int).reshape(-1, 3).T
     nothing = np.zeros(columns.shape[1], int)
     info = SimpleNamespace(name="out", space="global", shape=shape, dtype=np.dtype(np.float32))
@@ -426,22 +426,22 @@ PATTERN_CASES = [
 
 @pytest.mark.parametrize(("name", "given", "words"), PATTERN_CASES, ids=[name for name, *_ in PATTERN_CASES])
 def test_a_pattern_of_writes(name, given, words):
-    mistake, text = told("patterns", name, Writes(of_its_block, given), given)
+    mistake, text = finding_of("patterns", name, Writes(of_its_block, given), given)
     assert mistake.replace(" ", "_") == name
     assert words in text
-    assert told("kernels", "written_pattern", of_kernel(given, attempt=of_its_block))[0] == mistake
+    assert finding_of("kernels", "written_pattern", of_kernel(given, attempt=of_its_block))[0] == mistake
     complete = launched([(0, t, t) for t in range(8)], (8,))
-    assert told("patterns", name, Writes(of_its_block, complete), complete) is None
+    assert finding_of("patterns", name, Writes(of_its_block, complete), complete) is None
 
 
-def test_who_does_not_read_thread_idx_is_not_told_of_it():
+def test_without_thread_idx_in_the_kernel_no_message_names_it():
     given = next(given for name, given, _ in PATTERN_CASES if name == "first_block_only")
-    assert told("patterns", "first_block_only", Writes(copy_kernel, given), given) is None
+    assert finding_of("patterns", "first_block_only", Writes(copy_kernel, given), given) is None
 
 
 def test_a_launch_that_ended_early_shows_no_pattern():
     ended = launched([], (5,), findings=(Finding("division by zero"),))
-    assert told("kernels", "written_pattern", of_kernel(ended)) is None
+    assert finding_of("kernels", "written_pattern", of_kernel(ended)) is None
 
 
 @pytest.mark.parametrize(
@@ -469,43 +469,43 @@ def test_a_launch_that_ended_early_shows_no_pattern():
 )
 def test_sizes_and_sums_in_the_source(name, kernel, shape, words):
     given = launched([], shape, block=(4, 4, 1))
-    assert words in told("kernels", name, of_kernel(given, attempt=kernel))[1]
-    assert told("kernels", name, of_kernel(given)) is None
-    assert told("kernels", name, of_kernel(given._replace(right=True), attempt=kernel)) is None
-    assert told("kernels", name, of_kernel(given, attempt=StandIn(copied.reference))) is None
+    assert words in finding_of("kernels", name, of_kernel(given, attempt=kernel))[1]
+    assert finding_of("kernels", name, of_kernel(given)) is None
+    assert finding_of("kernels", name, of_kernel(given._replace(right=True), attempt=kernel)) is None
+    assert finding_of("kernels", name, of_kernel(given, attempt=StandIn(copied.reference))) is None
     other = KernelExercise("copied", lambda x: x + 1, lambda rng: [])
-    assert told("kernels", name, of_kernel(given, attempt=kernel, exercise=other)) is None
+    assert finding_of("kernels", name, of_kernel(given, attempt=kernel, exercise=other)) is None
 
 
 def test_elements_that_are_never_written():
     gap = launched([(0, t, t) for t in range(8) if t != 3], (8,))
-    mistake, text = told("kernels", "unwritten", of_kernel(gap))
+    mistake, text = finding_of("kernels", "unwritten", of_kernel(gap))
     assert mistake == "never written"
     assert "`out[3]` is never written. Does an `if` skip the store?" in text
     twice = launched([(0, 0, 0), (0, 1, 0)], (2,))
     assert (
         "Thread 0 of block 0 and thread 1 of block 0 write out[0]."
-        in told("kernels", "unwritten", of_kernel(twice))[1]
+        in finding_of("kernels", "unwritten", of_kernel(twice))[1]
     )
-    assert told("kernels", "unwritten", of_kernel(gap._replace(right=True))) is None
+    assert finding_of("kernels", "unwritten", of_kernel(gap._replace(right=True))) is None
 
 
-def test_work_done_more_than_once_and_by_one():
+def test_work_done_twice_and_work_done_by_one_thread():
     twice = of_kernel(launched([(0, t, e) for t in (0, 1) for e in range(4)], (4,)))
-    assert "2 threads compute the same element" in told("kernels", "done_twice", twice)[1]
-    assert told("kernels", "one_for_all", twice) is None
+    assert "2 threads compute the same element" in finding_of("kernels", "done_twice", twice)[1]
+    assert finding_of("kernels", "one_for_all", twice) is None
     alone = of_kernel(launched([(0, 0, e) for e in range(4)], (4,)))
-    assert "one thread computes all 4 elements" in told("kernels", "one_for_all", alone)[1]
-    assert told("kernels", "done_twice", alone) is None
+    assert "one thread computes all 4 elements" in finding_of("kernels", "one_for_all", alone)[1]
+    assert finding_of("kernels", "done_twice", alone) is None
     lenient = KernelExercise("copied", copied.reference, copied.cases)
     both = [judge("kernels", name) for name in ("done_twice", "one_for_all")]
     assert first_finding(both, Evidence(lenient, copy_kernel, twice.trials)) is None
 
 
-def test_a_slip_in_the_smaller_of_two_results_is_no_factor_and_lies_nowhere():
+def test_a_slip_in_the_smaller_of_two_results_has_no_factor_and_no_place():
     given = evidence(trial((2 * x, np.float64([1e-7])), expected=(2 * x, np.float64([3e-7]))))
-    assert told("results", "multiplied", given) is None
-    assert not any("lie" in line for line in told("results", "numbers", given)[1:])
+    assert finding_of("results", "multiplied", given) is None
+    assert not any("lie" in line for line in finding_of("results", "numbers", given)[1:])
 
 
 def raises_by_a_caret(x):
@@ -520,10 +520,12 @@ def test_a_power_that_is_a_comparison_of_bits():
         raises_by_a_caret, Case((1.5,), {})
     )
     given = evidence(trial(None, error=error.error), attempt=raises_by_a_caret)
-    mistake, text = told("functions", "suspicious_source", given)
+    mistake, text = finding_of("functions", "suspicious_source", given)
     assert mistake == "^ for **"
     assert "Line 3 of your function: `return 2 ^ value`" in text
-    assert told("functions", "suspicious_source", evidence(trial(None, error=TypeError("other")))) is None
+    assert (
+        finding_of("functions", "suspicious_source", evidence(trial(None, error=TypeError("other")))) is None
+    )
 
 
 @cuda.jit
@@ -543,17 +545,17 @@ def uncalled_kernel(x, out):
 @pytest.mark.parametrize(
     ("kernel", "mistake"), [(bitwise_kernel, "& for and"), (uncalled_kernel, "not called")]
 )
-def test_a_slip_in_the_source_counts_once_something_is_wrong(kernel, mistake):
+def test_a_slip_in_the_source_counts_only_if_the_result_is_wrong(kernel, mistake):
     wrong = of_kernel(launched([], (5,)), attempt=kernel)
-    assert told("kernels", "suspicious_source", wrong)[0] == mistake
+    assert finding_of("kernels", "suspicious_source", wrong)[0] == mistake
     right = of_kernel(launched([], (5,), right=True), attempt=kernel)
-    assert told("kernels", "suspicious_source", right) is None
-    assert told("kernels", "suspicious_source", of_kernel(launched([], (5,)))) is None
+    assert finding_of("kernels", "suspicious_source", right) is None
+    assert finding_of("kernels", "suspicious_source", of_kernel(launched([], (5,)))) is None
     assert source.uncalled(Evidence(copied, StandIn(copied.reference), wrong.trials)) is None
 
 
 def at(error, site=SITE):
-    """Return an exception as the simulator raises it, with its place."""
+    """Return an exception of the simulator, with its place."""
     error.reason, error.cause = str(error), getattr(error, "cause", None)
     error.place = Place("copy_kernel", site, (2, 0, 0), (3, 0, 0), Shape((4, 1, 1), (8, 1, 1)))
     return error
@@ -593,7 +595,7 @@ ERRORS = [
 
 @pytest.mark.parametrize(("error", "mistake", "words"), ERRORS, ids=range(len(ERRORS)))
 def test_an_exception_ends_a_launch(error, mistake, words):
-    found = told("kernels", "raised", of_kernel(launched([], (5,), error=error)))
+    found = finding_of("kernels", "raised", of_kernel(launched([], (5,), error=error)))
     assert found[0] == mistake
     assert words in found[1]
     assert "Line 5 of your kernel: `" in found[1]
@@ -604,21 +606,22 @@ def test_an_exception_ends_a_launch(error, mistake, words):
 def test_an_exception_in_a_function_that_the_kernel_calls():
     inner = at(KeyError(1), Site("helper", 3, "y[0] = 1", "y[0]", 0))
     assert (
-        "In `helper`: `y[0] = 1`" in told("kernels", "raised", of_kernel(launched([], (5,), error=inner)))[1]
+        "In `helper`: `y[0] = 1`"
+        in finding_of("kernels", "raised", of_kernel(launched([], (5,), error=inner)))[1]
     )
 
 
 def test_indices_that_are_missing():
     error = at(IndexError("shape mismatch"))
     flat = launched([], (5, 2), error=error)
-    assert "`out` has 2 axes, and you give 1 index." in told("kernels", "raised", of_kernel(flat))[1]
-    assert told("kernels", "raised", of_kernel(launched([], (5,)))) is None
+    assert "`out` has 2 axes, and you give 1 index." in finding_of("kernels", "raised", of_kernel(flat))[1]
+    assert finding_of("kernels", "raised", of_kernel(launched([], (5,)))) is None
 
 
-def test_an_input_of_a_kernel_that_is_not_what_it_was():
+def test_a_changed_input_of_a_kernel():
     given = launched([], (5,))
     changed = given._replace(got=given.got._replace(after=given.case.replaced(0, np.zeros(5, np.float32))))
-    _, text = told("kernels", "changed_input", of_kernel(changed))
+    _, text = finding_of("kernels", "changed_input", of_kernel(changed))
     assert text == "Your kernel changes `x`, which is an input. Write into `out`."
 
 
@@ -631,34 +634,34 @@ def test_the_sanitizers_finding():
     exercise = KernelExercise("copied", copied.reference, lambda rng: [], properties=())
     given = launched([(0, 0, 0)], (8,), findings=(MISSED,))
     stand_in = Evidence(exercise, copy_kernel, [given])
-    mistake, text = told("kernels", "sanitizers_finding", stand_in)
+    mistake, text = finding_of("kernels", "sanitizers_finding", stand_in)
     assert mistake == "writes past the edge"
     assert "Thread 7 of block 0 writes out[9], and out has 8 elements." in text
     assert "Line 5 of your kernel: `out[i] = x[i]`" in text
-    assert told("kernels", "sanitizers_finding", of_kernel(launched([], (5,)))) is None
+    assert finding_of("kernels", "sanitizers_finding", of_kernel(launched([], (5,)))) is None
 
 
-def test_which_finding_is_told_first():
+def test_the_most_telling_finding_comes_first():
     race, negative = Finding("lost update", "out"), Finding("negative index", "x")
     read = Finding("out of bounds", "x", (9,), "read")
     garbage = Finding("out of bounds", "out", (1 << 30,), "write")
     assert most_telling([race, negative]) is negative
     assert most_telling([race, negative], {"negative index"}) is race
-    # A place that was read past an edge is garbage.
+    # An index that was read past an edge is garbage.
     assert most_telling([garbage, read]) is read
     assert most_telling([garbage, race]) is garbage
     assert most_telling([]) is None
 
 
-def test_float64_by_what_is_stored(monkeypatch):
+def test_float64_is_recognised_by_stored_values(monkeypatch):
     monkeypatch.setattr(float64, "_compiled", lambda *given: (None, None))
     monkeypatch.setattr(float64, "_signature", lambda *given: None)
     wide = of_kernel(launched([(0, 0, 0)], (5,), values=[np.float64(1)]))
-    mistake, text = told("kernels", "computes_in_float64", wide)
+    mistake, text = finding_of("kernels", "computes_in_float64", wide)
     assert mistake == "float64"
     assert "Line 5 of your kernel: `out[i] = x[i]`" in text
     narrow = of_kernel(launched([(0, 0, 0)], (5,), values=[np.float32(1)]))
-    assert told("kernels", "computes_in_float64", narrow) is None
+    assert finding_of("kernels", "computes_in_float64", narrow) is None
 
 
 @pytest.mark.parametrize(
@@ -671,7 +674,7 @@ def test_float64_by_what_is_stored(monkeypatch):
     ],
 )
 def test_further_launches(monkeypatch, name, mistake, options):
-    """Whatever a kernel is launched on here, it gives the right numbers for the cases alone."""
+    """The kernel gives the right numbers only for the cases."""
     small = [launch(1, 8, np.arange(5, dtype=np.float32), output(5))]
     cases = [] if mistake == "wrong when large" else small
     exercise = KernelExercise("copied", lambda x: x, lambda rng: cases, **options)
@@ -682,9 +685,9 @@ def test_further_launches(monkeypatch, name, mistake, options):
     monkeypatch.setattr(kernel_judges, "run", run)
     monkeypatch.setattr(kernel_judges.device, "simulated", lambda: False)
     given = of_kernel(launched([], (5,), right=True), exercise=exercise)
-    assert told("kernels", name, given)[0] == mistake
+    assert finding_of("kernels", name, given)[0] == mistake
     stand_in = Evidence(exercise, StandIn(copied.reference), given.trials)
-    assert told("kernels", name, stand_in) is None
+    assert finding_of("kernels", name, stand_in) is None
 
 
 @pytest.mark.parametrize("name", ["known_mistake", "wrong_result", "properties"])
@@ -695,15 +698,15 @@ def test_judges_of_functions_that_judge_kernels_too(name):
 # --- The order ---------------------------------------------------------------------------------------------
 
 
-def test_the_first_that_finds_something_is_believed():
+def test_the_first_judge_with_a_finding_decides():
     found, later = Wrong("one", "One."), Wrong("two", "Two.")
     judges = (lambda evidence: None, lambda evidence: found, lambda evidence: later)
     assert first_finding(judges, evidence()) is found
     assert first_finding(judges[:1], evidence()) is None
 
 
-def test_each_judge_stands_once_and_has_a_test():
+def test_each_judge_is_listed_once_and_has_a_test():
     for judges in ORDERS.values():
         assert len(set(judges)) == len(judges)
-    if len(TESTED) > 20:  # not where a few tests run alone
+    if len(TESTED) > 20:  # not if only a few tests run
         assert set().union(*ORDERS.values()) == TESTED

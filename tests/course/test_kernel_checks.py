@@ -1,4 +1,4 @@
-"""The checks of exercises in which a kernel is written: each diagnosis, and what must not be diagnosed."""
+"""The checks of kernel exercises: each diagnosis, and what must not be diagnosed."""
 
 import linecache
 import math
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 TILE = 8
 
-# Behind `t = 0` or the like: a loop that the compiler cannot see to have one round.
+# After `t = 0` or the like: a loop whose single round the compiler cannot know.
 PRODUCT = "out[i] = x[i] * a"
 SUM = ("for _ in range(cuda.gridDim.y):", "    t += x[i] * a", "out[i] = t")
 
 
 def vectors(rng):
-    """Draw vectors that one block covers, then several, always with threads to spare."""
+    """Draw vectors for one block, then for several, always with spare threads."""
     return [
         launch(grid, block, normal(rng, size), np.float32(scale), output(size))
         for grid, block, size, scale in [(1, 8, 5, 2), (3, 8, 19, -0.5), (2, 32, 41, 3)]
@@ -51,7 +51,7 @@ image = KernelExercise(
     ],
 )
 
-# Each block reverses its part of x, by way of shared memory.
+# Each block reverses its part of x in shared memory.
 reverse = KernelExercise(
     "reverse",
     reference=lambda x: x.reshape(-1, TILE)[:, ::-1].ravel(),
@@ -112,7 +112,7 @@ CASES = []
 
 
 def diagnosed(exercise, mistake, *words):
-    """Mark a kernel as one that an exercise must reject, by that name and with these words."""
+    """Mark a kernel that an exercise must reject with this mistake and these words."""
 
     def mark(kernel):
         CASES.append(pytest.param(exercise, kernel, mistake, words, id=f"{mistake}-{kernel.__name__}"))
@@ -608,7 +608,7 @@ def test_wrong_kernels_are_diagnosed(exercise, kernel, mistake, words):
     assert all(word.lower() in text.lower() for word in words), text
 
 
-def test_one_element_per_thread_is_told_where_the_grid_is_smaller_than_the_array():
+def test_one_element_per_thread_is_named_if_the_grid_is_smaller_than_the_array():
     stride = KernelExercise(
         "stride",
         reference=lambda x, a: a * x,
@@ -631,12 +631,12 @@ def test_one_element_per_thread_is_told_where_the_grid_is_smaller_than_the_array
             if x[i] > 0:
                 out[i] = a * x[i]
 
-    # On a guard that asks the data, as this one does, the sanitizer does not insist; the check does.
+    # This guard depends on the data: the sanitizer accepts that, the check does not.
     verdict = stride(striding_over_the_negative)
     assert (verdict.mistake, "Does an `if` skip the store?" in str(verdict)) == ("never written", True)
 
 
-def test_one_element_per_thread_is_told_of_one_output_beside_another_of_another_shape():
+def test_one_element_per_thread_is_named_beside_an_output_of_another_shape():
     centred = KernelExercise(
         "centred",
         reference=lambda x, total: (x - 1, total + x.sum()),
@@ -664,7 +664,7 @@ def test_one_element_per_thread_is_told_of_one_output_beside_another_of_another_
 
 @cuda.jit
 def reverse_by_halves(x, out):
-    """Exchange pairs by all threads, where half of them is meant: no barrier helps."""
+    """Exchange pairs with all threads instead of half of them: no barrier helps."""
     tile = cuda.shared.array(TILE, float32)
     t = cuda.threadIdx.x
     tile[t] = x[cuda.grid(1)]
@@ -695,7 +695,7 @@ def total_in_steps(x, out):
 
 @cuda.jit
 def scale_into_the_first(x, a, out):
-    """Add where each thread has an element: an atomic addition would be wrong as well."""
+    """Add although each thread has its own element: an atomic addition would be wrong too."""
     i = cuda.grid(1)
     if i < x.size:
         out[i] = 0
@@ -742,7 +742,7 @@ def scale_by_way_of_too_small_an_array(x, a, out):
         ),
     ],
 )
-def test_nothing_is_said_to_be_missing_that_does_not_help(exercise, kernel, mistake, words, wrong_words):
+def test_no_missing_code_is_named_that_does_not_help(exercise, kernel, mistake, words, wrong_words):
     verdict = exercise(kernel)
     assert verdict.mistake == mistake, verdict
     assert words in str(verdict)
@@ -822,7 +822,7 @@ def test_a_broken_kernel_is_unsolved_until_its_code_is_another():
     @cuda.jit
     def as_given(x, a, out):
         """Scale."""
-        i = cuda.grid(1)  # a remark changes nothing
+        i = cuda.grid(1)  # a comment changes nothing
         out[i] = (a) * x[i]
 
     @cuda.jit
@@ -876,13 +876,13 @@ def half_of(value):
 
 @cuda.jit(device=True)
 def together(value, other):
-    """Compute in what it is called with."""
+    """Compute in the type of its arguments."""
     return value + other
 
 
 @pytest.mark.gpu
 class TestFloat64:
-    """What is float64 the compiled code tells; the source tells where it comes from."""
+    """The compiled code shows what is float64; the source shows where it comes from."""
 
     @staticmethod
     def kernel(*lines):
@@ -924,7 +924,7 @@ class TestFloat64:
                 ["out[i] = x[i] * a * n", "out[i] = out[i] / n"],
                 ("An integer and a float32", "`x[i] * a * float32(n)`", "`out[i] / float32(n)`"),
             ),
-            # What is float64 comes from elsewhere: a global, a conversion, a branch, another function.
+            # The float64 comes from elsewhere: a global, a conversion, a branch, another function.
             (
                 ["out[i] = x[i] * a + EPS - float32(EPS)"],
                 ("defined outside of the kernel", "Write `x[i] * a + float32(EPS)`"),
@@ -976,7 +976,7 @@ class TestFloat64:
             (["out[i] = x[i] * (1 / 3) * a * 3"], ("`/` gives float64", "float32(1 / 3)")),
         ],
     )
-    def test_the_cause_is_named_and_what_is_advised_helps(self, lines, words):
+    def test_the_cause_is_named_and_the_advice_helps(self, lines, words):
         # Types are the same for any size, and for each block a kernel is compiled.
         once = replace(scale, cases=lambda rng: vectors(rng)[1:2], other_blocks=False)
         verdict = once(self.kernel(*lines))
@@ -987,7 +987,7 @@ class TestFloat64:
         verdict = once(self.kernel(*obeyed(verdict, source).splitlines()[4:]))
         assert verdict.status == "solved", verdict
 
-    def test_a_cause_in_another_function_is_told_with_its_name(self):
+    def test_a_cause_in_another_function_is_named_with_the_function(self):
         verdict = scale(self.kernel("out[i] = half_of(x[i]) * a / float32(0.3)"))
         assert "In `half_of`: `value * 0.3`. Write `value * float32(0.3)`." in verdict.details
 
@@ -1007,7 +1007,7 @@ class TestFloat64:
         verdict = scale(namespace["scaled"])
         assert "The argument is `a`." in verdict.details, verdict
 
-    def test_what_a_print_or_a_reshape_computes_is_not_the_learners(self, capsys):
+    def test_float64_of_a_print_or_a_reshape_is_not_the_learners(self, capsys):
         assert scale(self.kernel("print(x[i])", "out[i] = x[i] * a")).status == "solved"
         assert scale(self.kernel("flat = x.reshape(n)", "out[i] = flat[i] * a")).status == "solved"
 
@@ -1022,7 +1022,7 @@ class TestFloat64:
             ["flat = x.reshape(x.size)", "out[i] = flat[i] * a"],
         ],
     )
-    def test_what_compiles_to_none_is_right(self, lines):
+    def test_code_without_compiled_float64_is_right(self, lines):
         assert scale(self.kernel(*lines)).status == "solved"
 
     def test_a_signature_of_float32_is_right(self):
@@ -1033,12 +1033,12 @@ class TestFloat64:
         sine = KernelExercise("s", lambda x, a: np.sin(x), vectors, float32=True)
         assert sine(self.kernel("out[i] = math.sin(x[i])")).status == "solved"
 
-    def test_where_kernels_are_simulated_the_inspector_compiles(self, monkeypatch):
+    def test_the_inspector_compiles_in_the_simulator_too(self, monkeypatch):
         monkeypatch.setattr(float64.device, "simulated", lambda: True)
         monkeypatch.setattr(kernel_judges.device, "simulated", lambda: True)
         assert "`t = 0`" in str(scale(self.kernel("t = 0", *SUM)))
 
-    def test_without_a_compiler_what_is_stored_tells(self, monkeypatch):
+    def test_without_a_compiler_stored_values_decide(self, monkeypatch):
         asked = []
 
         def refuse(*arguments, **options):
@@ -1150,7 +1150,7 @@ def test_float64_is_allowed_unless_forbidden():
     assert "Line 5 of your kernel: `" in str(verdict)
 
 
-def test_an_index_counts_from_the_end_where_that_is_right_and_allowed():
+def test_negative_indices_are_right_if_allowed():
     def mirror(**options):
         return KernelExercise(
             "mirror",
@@ -1185,7 +1185,7 @@ def test_an_index_counts_from_the_end_where_that_is_right_and_allowed():
 
 
 @pytest.mark.gpu
-def test_what_is_wrong_in_large_launches_only_is_seen_where_kernels_are_compiled():
+def test_mistakes_in_large_launches_only_are_found_if_kernels_are_compiled():
     def large(rng):
         return [launch(700, 100, normal(rng, 70_000), np.float32(2), output(70_000))]
 
@@ -1257,8 +1257,8 @@ def test_an_index_from_data_is_no_missing_guard():
     assert "out[40]" in str(verdict)
 
 
-def test_a_guard_that_is_missing_is_not_said_to_be_there():
-    """A thread that has an element may write others, which want guards of their own."""
+def test_a_missing_guard_is_not_said_to_exist():
+    """A thread with an element may write others, which need their own guards."""
 
     @cuda.jit
     def guarded_outside_of_the_loop(x, a, out):
@@ -1283,9 +1283,9 @@ def test_a_guard_that_is_missing_is_not_said_to_be_there():
         return KernelExercise("s", scale.reference, lambda rng: cases)(kernel)
 
     for kernel in (guarded_outside_of_the_loop, loop_one_too_long, four_elements_per_thread):
-        told = verdict(kernel, 11, 16)
-        assert told.mistake == "writes past the edge", kernel
-        assert "The same thread writes into `out` and past its edge" in told.message
+        found = verdict(kernel, 11, 16)
+        assert found.mistake == "writes past the edge", kernel
+        assert "The same thread writes into `out` and past its edge" in found.message
     assert "Does a guard let too many threads pass" in verdict(four_elements_per_thread, 16).message
 
 
@@ -1303,7 +1303,7 @@ def test_a_guard_that_is_missing_is_not_said_to_be_there():
     ],
     ids=["if", "return", "chain", "while"],
 )
-def test_a_guard_that_lets_one_too_many_pass_is_mended_and_not_guarded_again(guard, old, new):
+def test_an_off_by_one_guard_is_corrected_and_no_second_one_advised(guard, old, new):
     def verdict_on(source):
         name = f"<one too many {zlib.crc32(source.encode())}>"
         linecache.cache[name] = 0, None, source.splitlines(keepends=True), name
@@ -1318,17 +1318,17 @@ def test_a_guard_that_lets_one_too_many_pass_is_mended_and_not_guarded_again(gua
     assert verdict_on(obeyed(verdict, source)).status == "solved"
 
 
-def test_the_order_of_axes_is_asked_for_where_there_are_several():
+def test_the_message_asks_for_the_order_of_several_axes():
     @cuda.jit
     def one_down(x, out):
         row, column = cuda.grid(2)[1], cuda.grid(2)[0]
         if row < x.shape[0] and column < x.shape[1]:
             out[row + x.shape[0], column] = x[row, column]
 
-    told = image(one_down)
-    assert told.mistake == "writes past the edge"
-    assert "by a thread that lies inside" in told.message
-    assert told.message.endswith("Are the indices in the order of its axes?")
+    verdict = image(one_down)
+    assert verdict.mistake == "writes past the edge"
+    assert "by a thread that lies inside" in verdict.message
+    assert verdict.message.endswith("Are the indices in the order of its axes?")
 
 
 def test_indices_from_the_shape_of_another_array_are_no_missing_guard():
@@ -1341,13 +1341,13 @@ def test_indices_from_the_shape_of_another_array_are_no_missing_guard():
     def cases(rng):
         return [launch(2, 8, normal(rng, (3, 5)), output((3, 3))) for _ in range(5)]
 
-    told = KernelExercise("cut", lambda x: x[:, :3], cases)(places_in_the_image)
-    assert told.mistake == "writes past the edge"
-    assert "such as from the shape of another array?" in told.message
-    assert "Thread 3 of block 0 writes out[0, 3]" in str(told)
+    verdict = KernelExercise("cut", lambda x: x[:, :3], cases)(places_in_the_image)
+    assert verdict.mistake == "writes past the edge"
+    assert "such as from the shape of another array?" in verdict.message
+    assert "Thread 3 of block 0 writes out[0, 3]" in str(verdict)
 
 
-def test_a_block_is_told_its_number():
+def test_a_block_is_named_by_its_number():
     @cuda.jit
     def by_the_grid(x, out):
         if cuda.threadIdx.x == 0:
@@ -1360,12 +1360,12 @@ def test_a_block_is_told_its_number():
 
     exercise = KernelExercise("each", lambda x: x, lambda rng: [launch(3, 8, normal(rng, 3), output(3))])
     assert exercise(by_the_block).status == "solved"
-    told = exercise(by_the_grid)
-    assert told.mistake == "writes past the edge"
-    assert told.message.startswith("`out` has an element for each block")
+    verdict = exercise(by_the_grid)
+    assert verdict.mistake == "writes past the edge"
+    assert verdict.message.startswith("`out` has an element for each block")
 
 
-def test_an_index_that_was_read_past_an_edge_is_told_by_that_edge():
+def test_an_index_read_past_an_edge_is_explained_by_that_edge():
     @cuda.jit
     def unguarded(places, out):
         out[places[cuda.grid(1)]] = 1
@@ -1373,9 +1373,9 @@ def test_an_index_that_was_read_past_an_edge_is_told_by_that_edge():
     def cases(rng):
         return [launch(1, 8, np.array([2, 1, 0], np.int32), output(3))]
 
-    told = KernelExercise("sent", lambda places: np.ones(3, np.float32), cases)(unguarded)
-    assert told.mistake == "reads past the edge"
-    assert told.message.startswith("The kernel uses `places` past its edge: a guard is missing")
+    verdict = KernelExercise("sent", lambda places: np.ones(3, np.float32), cases)(unguarded)
+    assert verdict.mistake == "reads past the edge"
+    assert verdict.message.startswith("The kernel uses `places` past its edge: a guard is missing")
 
 
 @cuda.jit(device=True)
@@ -1384,7 +1384,7 @@ def meet():
     cuda.syncthreads()
 
 
-def test_a_barrier_is_told_by_one_line():
+def test_a_barrier_is_described_in_one_line():
     assert "In block 0, thread 0 waits at a barrier and thread 4 has finished." in str(
         reverse(reverse_with_a_barrier_for_some)
     )
@@ -1397,9 +1397,9 @@ def test_a_barrier_is_told_by_one_line():
             cuda.syncthreads()
         out[cuda.grid(1)] = x[cuda.grid(1)]
 
-    told = reverse(two_barriers)
-    assert "thread 0 waits at a barrier and thread 4 waits at another." in str(told)
-    assert [line.partition(":")[0] for line in told.details if line.startswith("Line")] == [
+    verdict = reverse(two_barriers)
+    assert "thread 0 waits at a barrier and thread 4 waits at another." in str(verdict)
+    assert [line.partition(":")[0] for line in verdict.details if line.startswith("Line")] == [
         "Line 4 of your kernel",
         "Line 6 of your kernel",
     ]
@@ -1419,7 +1419,7 @@ def test_a_name_keeps_its_small_letter():
     assert "`cuda.atomic.add` takes " in str(truths(of_truths))
 
 
-def test_a_barrier_within_a_function_is_told_by_its_name():
+def test_a_barrier_in_a_function_is_described_by_its_name():
     @cuda.jit
     def some_call(x, out):
         i = cuda.grid(1)
@@ -1428,38 +1428,38 @@ def test_a_barrier_within_a_function_is_told_by_its_name():
             out[i] = x[i]
 
     exercise = KernelExercise("met", lambda x: x, lambda rng: [launch(1, 8, normal(rng, 5), output(5))])
-    told = exercise(some_call)
-    assert told.mistake == "divergent barrier"
-    assert told.message.startswith("Every thread of a block has to reach the barrier in `meet`")
+    verdict = exercise(some_call)
+    assert verdict.mistake == "divergent barrier"
+    assert verdict.message.startswith("Every thread of a block has to reach the barrier in `meet`")
 
 
-def test_what_kernels_print_is_cut_short(capsys):
+def test_output_of_kernels_is_cut_short(capsys):
     @cuda.jit
-    def told(x, a, out):
+    def printing(x, a, out):
         i = cuda.grid(1)
         if i < x.size:
             print("thread", i)
             out[i] = a * x[i]
 
-    assert scale(told).status == "solved"
+    assert scale(printing).status == "solved"
     *lines, last = capsys.readouterr().out.splitlines()
     assert len(lines) == 20
     assert lines[0].split() == ["thread", "0"]
     assert re.fullmatch(r"\.\.\. and \d+ more lines, of all cases of the check", last)
 
 
-def test_what_a_function_prints_is_cut_short(capsys):
-    def told(x):
+def test_output_of_a_function_is_cut_short(capsys):
+    def printing(x):
         print(*x, sep="\n")
         return x
 
-    exercise = Exercise("told", reference=lambda x: x, cases=lambda rng: [(np.ones(30),), (np.ones(31),)])
-    assert exercise(told).status == "solved"
+    exercise = Exercise("printing", reference=lambda x: x, cases=lambda rng: [(np.ones(30),), (np.ones(31),)])
+    assert exercise(printing).status == "solved"
     *lines, last = capsys.readouterr().out.splitlines()
     assert (len(lines), last) == (20, "... and 41 more lines, of all cases of the check")
 
 
-def test_a_barrier_that_is_not_called_is_told():
+def test_a_barrier_that_is_not_called_is_named():
     @cuda.jit
     def meets(x, out):
         line = cuda.shared.array(8, float32)
@@ -1476,7 +1476,7 @@ def test_a_barrier_that_is_not_called_is_told():
     assert "write `cuda.syncthreads()`" in verdict.message
 
 
-def test_only_what_can_be_called_is_told_to_be():
+def test_only_callables_are_advised_to_be_called():
     @cuda.jit
     def names_places(x, a, out):
         cuda.blockIdx.x  # noqa: B018
@@ -1494,7 +1494,7 @@ def test_functions_stand_in_for_kernels():
     assert scale(scale.behaving_like(scale.reference)).status == "solved"
 
 
-def test_a_launch_without_a_result_is_refused():
+def test_a_launch_without_a_result_raises():
     with pytest.raises(ValueError, match="`output` or an `inout`"):
         launch(1, 8, np.ones(3))
 
@@ -1590,7 +1590,7 @@ def pairs_of(*blocks):
     )
 
 
-def test_among_threads_of_one_warp_the_barrier_of_a_warp_is_advised():
+def test_the_barrier_of_a_warp_is_advised_within_one_warp():
     verdict = pairs_of(32, 64)(exchange_in_step)
     assert verdict.mistake == "missing barrier"
     assert "another thread of its warp writes it" in verdict.message
@@ -1599,11 +1599,11 @@ def test_among_threads_of_one_warp_the_barrier_of_a_warp_is_advised():
     )
 
 
-def test_where_no_block_has_two_warps_the_barrier_of_the_block_is_advised():
+def test_the_barrier_of_the_block_is_advised_if_no_block_has_two_warps():
     assert "Write `cuda.syncthreads()` before it." in str(pairs_of(16, 32)(exchange_in_step))
 
 
-def test_where_warps_meet_elsewhere_the_barrier_of_the_block_is_advised():
+def test_the_barrier_of_the_block_is_advised_if_warps_meet_elsewhere():
     def exchanged(x):
         return np.where(np.arange(len(x)) > 48, x[::-1], x.reshape(-1, 2)[:, ::-1].ravel())
 
@@ -1614,7 +1614,7 @@ def test_where_warps_meet_elsewhere_the_barrier_of_the_block_is_advised():
 
 @cuda.jit
 def gather_with_one_barrier(x, out):
-    """Fill a tile again and again: the next round may overwrite what others still read."""
+    """Fill a tile repeatedly: the next round may overwrite what others still read."""
     tile = cuda.shared.array(TILE, float32)
     t = cuda.threadIdx.x
     total = float32(0)
@@ -1639,7 +1639,7 @@ gather = KernelExercise(
 )
 
 
-def test_a_barrier_is_looked_for_first_in_the_loop_with_both_accesses():
+def test_a_barrier_is_first_tried_in_the_loop_with_both_accesses():
     verdict = gather(gather_with_one_barrier)
     assert verdict.mistake == "missing barrier"
     line = "Line 11 of your kernel: `tile[t] = x[k * TILE + t]`. Write `cuda.syncthreads()` before it."

@@ -1,4 +1,4 @@
-"""What the checks say of slips that learners make: wrong answers, and the sentences they get."""
+"""Messages of the checks for learners' slips: wrong answers, and the sentences they get."""
 
 import ast
 
@@ -15,7 +15,7 @@ TWICE, COUNT = "min(2 * digit[row, column], 255)", "cuda.atomic.add(counts, leve
 
 
 def verdict_on(notebook, exercise, change):
-    """Return what a notebook's check says of a change of its solution, and the changed source."""
+    """Return the verdict of a notebook's check on a changed solution, and the changed source."""
     (found,) = (
         each for each in FOUND if (each.cells.name, each.path.stem.partition("_")[2]) == (exercise, notebook)
     )
@@ -34,8 +34,8 @@ ZEROS = ", ".join(["float32(0)"] * 4)
 BACK, MACHINE = "backward_kernels", "the_machine"
 POOL_BACK = "max_pool_backward_kernel"
 SUM = "total += weight[oc, ic, kh, kw] * x[ic, oh + kh, ow + kw]"
-AGAIN = pytest.mark.exhaustive("the same slip in another exercise, told by the same functions")
-HELPS = [  # where the advice is a line to change, and solves the exercise
+AGAIN = pytest.mark.exhaustive("the same slip in another exercise, reported by the same functions")
+HELPS = [  # if the advice is a line to change, and solves the exercise
     # Loops that count to a number.
     (CONV, "conv_channels_kernel", loops("weight.shape[2]", "weight.shape[3]"), "Your loops have 3 rounds,"),
     (
@@ -153,7 +153,7 @@ HELPS = [  # where the advice is a line to change, and solves the exercise
         ("weights.size // 2", "int(weights.size / 2)"),
         "`int(weights.size / 2)`. Write `weights.size // 2`.",
     ),
-    # Loops that count along another axis than the one that they index.
+    # Loops that count along another axis than they index.
     *(
         (
             notebook,
@@ -212,7 +212,7 @@ HELPS = [  # where the advice is a line to change, and solves the exercise
 
 
 def exchanged(*order):
-    """Return the change of a guard that compares its indices with the sizes of the axes in this order."""
+    """Return the change of a guard: it compares its indices with the axes in this order."""
     text = CHANNELS if len(order) == 3 else GUARD
     indices = [part.partition(" <")[0] for part in text.split(" and ")]
     pairs = zip(indices, order, strict=True)
@@ -407,14 +407,14 @@ def each_of(cases):
 
 
 @each_of(HELPS)
-def test_what_is_advised_is_the_slip_undone(notebook, exercise, change, words):
+def test_the_advice_undoes_the_slip(notebook, exercise, change, words):
     found, verdict, source = verdict_on(notebook, exercise, change)
     text = "\n".join([verdict.message, *verdict.details])
     assert verdict.status == "wrong"
     assert all(part in text for part in words.split("\n*")), text
     assert advice_of(verdict), text
     mended = obeyed(verdict, source)
-    # That a solution solves its exercise is said in test_exercises.py.
+    # test_exercises.py checks that a solution solves its exercise.
     is_solution = ast.dump(ast.parse(mended)) == ast.dump(ast.parse(found.cells.solution))
     assert is_solution or found.check(found.run(mended)).status == "solved"
 

@@ -1,4 +1,4 @@
-"""A notebook of the course as a reader uses it, in JupyterLab; skipped where there is no Chromium."""
+"""A notebook of the course in JupyterLab, as a reader uses it; skipped without Chromium."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def shows(chrome, selector, text):
 
 
 @pytest.mark.slow
-def test_a_typed_answer_turns_its_check_green_and_a_slider_draws_anew(tmp_path):
+def test_a_typed_answer_turns_its_check_green_and_a_slider_redraws(tmp_path):
     notebook = notebooks.read(PATH)
     place = {found.id: index for index, found in enumerate(notebook.cells)}
     check, explorer = (
@@ -34,7 +34,7 @@ def test_a_typed_answer_turns_its_check_green_and_a_slider_draws_anew(tmp_path):
 
         step_to(chrome, place["explore"] + 1)
         shows(chrome, explorer, "4 blocks of 16 x 16 threads over 26 x 26 pixels")
-        # The picture for readers without a kernel has given way to the widget.
+        # The widget has replaced the picture for readers without a kernel.
         figures = f"return document.querySelectorAll('{explorer} figure').length"
         assert chrome.execute_script(figures) == 1
         element(chrome, f"{explorer} .noUi-handle").send_keys(Keys.ARROW_RIGHT)

@@ -1,4 +1,4 @@
-"""Rungs counted and timed: the table, the picture, and what they say where nothing can be counted."""
+"""Rungs counted and timed: the table, the picture, and both without counts."""
 
 from types import SimpleNamespace
 
@@ -44,13 +44,13 @@ def rungs():
 
 @pytest.fixture
 def elsewhere(monkeypatch):
-    """Kernels run as ever, and the package takes it for a GPU."""
+    """Kernels run as usual, and the package believes it has a GPU."""
     monkeypatch.setattr(device, "SELECTION", SimpleNamespace(emulated=False, simulated=False))
     monkeypatch.setattr(device, "hardware", lambda: True)
 
 
 @emulated
-def test_counts_are_those_of_the_launch():
+def test_counts_match_the_launch():
     ladder = climb("copies", rungs()[0], ["bytes moved", "least bytes", "barriers"])
     assert ladder.column("bytes moved") == {"a": 1024, "b": 4608}  # 128 read and written; a sector for each
     assert ladder.column("least bytes") == ladder.column("bytes moved")
@@ -74,7 +74,7 @@ def test_the_table_says_whose_time_it_is():
     assert "says nothing about a GPU" in page
 
 
-def test_where_nothing_is_counted_there_are_times_alone(elsewhere):
+def test_without_counts_there_are_only_times(elsewhere):
     ladder = climb("copies", rungs()[0])
     assert not ladder.has_counts
     assert ladder.column("instructions") == {}
@@ -90,7 +90,7 @@ def test_the_launches_compute():
     np.testing.assert_array_equal(out.copy_to_host(), 8 * np.arange(128))
 
 
-def test_without_times_there_are_counts_alone():
+def test_without_times_there_are_only_counts():
     ladder = climb("copies", rungs()[0], ["bytes moved"], timed=False)
     assert [rung.seconds for rung in ladder.rungs] == [None, None]
     assert "time on" not in repr(ladder)
@@ -130,7 +130,7 @@ def test_launches_of_a_rung_are_summed_up():
     assert ladder.column("bytes moved") == {"once": 8192, "twice": 2 * 8192}
 
 
-def test_a_column_that_is_none_is_refused():
+def test_an_unknown_column_raises():
     with pytest.raises(ValueError, match="no column 'speed'; there are launches, instructions"):
         climb("copies", rungs()[0], ["speed"])
 

@@ -1,4 +1,4 @@
-"""What the book's pages keep and show, without a browser: `answers.mjs` and `output.mjs`, run by Node."""
+"""What the book's pages store and show, without a browser: `answers.mjs` and `output.mjs`, run by Node."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ FILES = {
 
 
 def node(code, folder):
-    """Run a module that has all of `answers.mjs` and `output.mjs`; return what it logs, as JSON."""
+    """Run a module with all of `answers.mjs` and `output.mjs`; return its log, read as JSON."""
     module = folder / "test.mjs"
     imports = [f'import * as {name} from "{(PAGE / name).as_uri()}.mjs";' for name in ("answers", "output")]
     module.write_text("\n".join([*imports, 'import fs from "node:fs";', code]), encoding="utf-8")
@@ -50,12 +50,12 @@ def test_a_workbook_that_others_have_packed_is_read(tmp_path, method):
     assert node(f"console.log(JSON.stringify(await answers.unzipped({read})));", tmp_path) == FILES
 
 
-def test_what_is_no_zip_file_is_refused(tmp_path):
+def test_other_files_than_zip_raise(tmp_path):
     code = "answers.unzipped(new Uint8Array(40)).catch((e) => console.log(JSON.stringify(e.message)));"
     assert node(code, tmp_path) == "this is no zip file"
 
 
-def test_a_file_of_the_workbook_tells_its_exercise_and_its_answer(tmp_path):
+def test_a_workbook_file_gives_its_exercise_and_answer(tmp_path):
     topics = ["convolution_on_the_cpu", "convolution_on_the_gpu", "start_here"]
     code = f"""
     const topics = {json.dumps(topics)};
@@ -69,7 +69,7 @@ def test_a_file_of_the_workbook_tells_its_exercise_and_its_answer(tmp_path):
     assert answer == 'x = "ä→"'
 
 
-def test_answers_are_kept_and_forgotten_and_a_store_that_refuses_does_no_harm(tmp_path):
+def test_answers_are_stored_and_removed_and_a_failing_store_does_no_harm(tmp_path):
     code = """
     class Store {
       getItem(k) { return this[k] ?? null }
@@ -77,16 +77,16 @@ def test_answers_are_kept_and_forgotten_and_a_store_that_refuses_does_no_harm(tm
       removeItem(k) { delete this[k] }
     }
     const refuses = { getItem() { throw new Error() }, setItem() { throw new Error() } };
-    const told = [];
+    const found = [];
     for (const store of [new Store(), refuses]) {
       const kept = new answers.Answers(store);
       kept.set("00", "a-stub", "x = 1");
-      told.push(kept.get("00", "a-stub"), kept.get("01", "a-stub"));
+      found.push(kept.get("00", "a-stub"), kept.get("01", "a-stub"));
       kept.set("00", "a-stub", null);
       kept.addToWorkbook({ "a.py": "1" });
-      told.push(kept.get("00", "a-stub"), kept.workbook());
+      found.push(kept.get("00", "a-stub"), kept.workbook());
     }
-    console.log(JSON.stringify(told));"""
+    console.log(JSON.stringify(found));"""
     assert node(code, tmp_path) == ["x = 1", None, None, {"a.py": "1"}, None, None, None, {}]
 
 
@@ -95,6 +95,6 @@ def test_the_colours_of_a_terminal_become_classes_and_markup_stays_text(tmp_path
     const element = (tag) => ({ tag, children: [], append(...parts) { this.children.push(...parts) } });
     const parent = { ...element("pre"), ownerDocument: { createElement: element } };
     output.addText(parent, "a\x1b[1;31m<b>\x1b[0m c\x1b[92md");
-    const told = parent.children.map((each) => each.tag ? [each.className, each.textContent] : each);
-    console.log(JSON.stringify(told));"""
+    const added = parent.children.map((each) => each.tag ? [each.className, each.textContent] : each);
+    console.log(JSON.stringify(added));"""
     assert node(code, tmp_path) == ["a", ["live-red live-bold", "<b>"], " c", ["live-green", "d"]]

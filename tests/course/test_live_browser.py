@@ -1,7 +1,7 @@
 """Cells that run in a page of the book, in a headless Chromium and in a headless Firefox.
 
-Skipped for the one that is not installed, and where `make page` has not fetched the packages. What runs
-Python takes NumPy for Pyodide, of which ``CNN_NUMBA_PYODIDE_WHEELS`` names the folder: no registry has it.
+Skipped for a browser that is not installed, and if `make page` has not fetched the packages. Running
+Python needs NumPy for Pyodide, which no registry has: ``CNN_NUMBA_PYODIDE_WHEELS`` names its folder.
 """
 
 import html
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 needs_wheels = pytest.mark.skipif(not WHEELS, reason="CNN_NUMBA_PYODIDE_WHEELS names no wheels for Pyodide")
 STEM = "00_start_here"
 CELLS = ("brighten-kernel-stub", "count-kernel-stub")
-#: The most that a page loads before anything is run, of what runs cells: CodeMirror, for the most part.
+#: The most that a page may load for running cells before anything runs: mostly CodeMirror.
 BUDGET = 420_000
 PAGE = """<!DOCTYPE html><html lang="en" data-theme="light"><head><meta charset="utf-8"><title>Cells</title>
 <meta name="viewport" content="width=device-width"><link rel="stylesheet" href="live.css"></head>
@@ -45,9 +45,9 @@ CELL = """<section><h2>{cell}</h2><div class="cell tag_live-{cell}"><div class="
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Return a folder with a page of two exercises, and what makes them run."""
+    """Return a folder with a page of two exercises and the files that run them."""
     folder = tmp_path_factory.mktemp("site") / "page"
-    sys.path.insert(0, str(ROOT / "docs" / "book"))  # where the modules of the book stand, in no package
+    sys.path.insert(0, str(ROOT / "docs" / "book"))  # its modules are in no package
     try:
         import bundle
 
@@ -61,12 +61,12 @@ def site(tmp_path_factory):
 
 
 class Outside(Quiet):
-    """A proxy that refuses all and records what was asked for: what is on this machine needs none."""
+    """A proxy that rejects and records all requests: local files need none."""
 
     asked: ClassVar[list] = []
 
     def refuse(self):
-        """Record the address, or host and port, that was asked for."""
+        """Record the requested address, or host and port."""
         self.asked.append(self.path)
         self.send_error(403)
 
@@ -88,7 +88,7 @@ def browser(site, tmp_path_factory, request):
 
 @pytest.fixture
 def page(browser):
-    """Return a browser with the page as somebody finds it who comes for the first time."""
+    """Return a browser with the page as at a first visit."""
     chrome, address = browser
     chrome.get(address)
     chrome.execute_script("localStorage.clear()")
@@ -106,7 +106,7 @@ def part(page, selector, cell=CELLS[0]):
 
 
 def shown(page, cell=CELLS[0]):
-    """Return what stands in an editor."""
+    """Return the text of an editor."""
     lines = page.find_elements("css selector", f".tag_live-{cell} .cm-line")
     return "\n".join(line.get_property("textContent") for line in lines)
 
@@ -136,7 +136,7 @@ def test_before_the_first_run_no_byte_of_python_is_loaded(page):
     assert sum(loaded.values()) < BUDGET
 
 
-def test_nothing_but_pyodides_release_is_named_in_what_is_loaded(site):
+def test_loaded_files_name_only_the_release_of_pyodide(site):
     texts = [path.read_text(encoding="utf-8") for path in site.glob("*.mjs")]
     assert len(texts) == 2
     hosts = {host for text in texts for host in re.findall(r"https?://([\w.-]+)", text)}
@@ -156,7 +156,7 @@ def test_nothing_is_requested_but_the_release_of_pyodide(page):
     assert hosts - own == (set() if WHEELS else {"cdn.jsdelivr.net"})
 
 
-def test_an_editor_stands_in_the_place_of_the_cell_and_its_check(page):
+def test_an_editor_replaces_the_cell_and_its_check(page):
     assert shown(page) == source_of("brighten_kernel").cells.stub
     assert [button.text for button in page.find_elements("css selector", ".live-bar button")[:3]] == [
         *("Run and check", "Stop", "Reset")
@@ -165,7 +165,7 @@ def test_an_editor_stands_in_the_place_of_the_cell_and_its_check(page):
     assert "nothing is sent anywhere" in page.find_element("css selector", ".live-note").text
 
 
-def test_what_is_written_is_kept_and_reset_brings_the_stub_back(page, browser):
+def test_edits_are_kept_and_reset_restores_the_stub(page, browser):
     part(page, ".cm-content").click()
     press(page, "# mine\n")
     assert "# mine" in shown(page)
@@ -178,7 +178,7 @@ def test_what_is_written_is_kept_and_reset_brings_the_stub_back(page, browser):
     assert shown(page) == source_of("brighten_kernel").cells.stub
 
 
-def test_tab_gets_through_the_page_and_indents_for_who_writes(page):
+def test_tab_moves_through_the_page_and_indents_in_the_editor(page):
     from selenium.webdriver import Keys
 
     reached = []
@@ -247,13 +247,13 @@ def test_a_workbook_is_read_into_the_editors_and_kept(page, browser, tmp_path):
 
 
 def write(page, source, cell=CELLS[0]):
-    """Let a source stand in an editor, as if it had been written there."""
+    """Put a source into an editor, as if it had been typed."""
     page.execute_script("localStorage.setItem(...arguments)", f"cnn-numba:answer:{STEM}:{cell}", source)
     opened(page, page.current_url)
 
 
 def run(page, cell=CELLS[0]):
-    """Press the button; return what is put out."""
+    """Press the button; return the output."""
     part(page, ".live-run", cell).click()
     ended = re.compile(r"\d s$|^Stopped")
     until(page, lambda page: ended.search(part(page, ".live-state", cell).text))
@@ -289,7 +289,7 @@ def test_a_later_run_needs_no_new_start_and_keys_run(page, key):
 
 
 @needs_wheels
-def test_stop_ends_a_loop_without_end_and_the_next_run_starts_anew(page):
+def test_stop_ends_an_endless_loop_and_the_next_run_starts_fresh(page):
     write(page, "while True:\n    pass")
     part(page, ".live-run").click()
     until(page, lambda page: part(page, ".live-state").text == "Running …")
@@ -300,7 +300,7 @@ def test_stop_ends_a_loop_without_end_and_the_next_run_starts_anew(page):
 
 
 @needs_wheels
-def test_what_is_printed_and_what_fails_is_shown_with_its_line(page):
+def test_output_and_errors_are_shown_with_their_lines(page):
     write(page, "print('\\x1b[31mred\\x1b[0m <b>')\nx = 1\nx / 0")
     assert run(page).splitlines() == [
         "red <b>",
@@ -311,7 +311,7 @@ def test_what_is_printed_and_what_fails_is_shown_with_its_line(page):
 
 
 @needs_wheels
-def test_a_package_that_is_needed_is_fetched_when_asked_for(page):
+def test_a_needed_package_is_fetched_on_request(page):
     write(page, "import PIL\n" + source_of("brighten_kernel").cells.solution)
     assert "No module named 'PIL'" in run(page)
     part(page, ".live-fetch").click()
@@ -322,7 +322,7 @@ def test_a_package_that_is_needed_is_fetched_when_asked_for(page):
 
 
 def judged_in(page, answers):
-    """Return what checks say of answers in the page: a cell judges them, and prints a line for each."""
+    """Return the verdicts on answers in the page: a cell judges them, and prints a line for each."""
     write(page, f"{JUDGE}\njudge(json.loads({json.dumps(json.dumps(answers))}))")
     part(page, ".live-run").click()
     script = "return document.querySelector('.live-output').textContent.split('\\n')"
@@ -334,7 +334,7 @@ def judged_in(page, answers):
 @needs_wheels
 @pytest.mark.exhaustive("test_in_page.py: a Python with NumPy alone comes to the verdicts of a notebook")
 @pytest.mark.parametrize("notebook", sorted({found.path.stem for found in in_page()}))
-def test_pyodide_says_what_another_python_with_numpy_alone_says(site, page, tmp_path, notebook):
+def test_pyodide_says_the_same_as_python_with_numpy_alone(site, page, tmp_path, notebook):
     found = [each for each in in_page() if each.path.stem == notebook]
     answers = [asked(each, source) for each in found for source in answers_of(each)]
     there = judged_alone(live.unpack(next(site.glob("course-*.zip")), tmp_path), answers)

@@ -1,4 +1,4 @@
-"""Rungs by modelled time: what is modelled, what the text says, and what is said where nothing can be."""
+"""Rungs by modelled time: the model, the text, and the message if nothing can be modelled."""
 
 from types import SimpleNamespace
 
@@ -56,7 +56,7 @@ def both(x, out):
 
 
 def check_as_profiled(ladder, x, out):
-    """Compare a ladder of both kernels with what `gpuless.profile` says of each."""
+    """Compare a ladder of both kernels with `gpuless.profile` of each."""
     assert list(ladder.times) == ["neighbours", "strides"]
     for kernel in neighbours, strides:
         report = gpuless.profile(kernel[1 << 10, 1 << 8], "T4")(x, out)
@@ -67,7 +67,7 @@ def check_as_profiled(ladder, x, out):
 
 
 @compiled
-def test_times_are_those_of_a_profile_and_what_a_function_launches_takes_place(arrays):
+def test_times_match_a_profile_and_launches_take_place(arrays):
     x, out = arrays
     ladder = modelled(both(x, out), ["T4"])
     np.testing.assert_array_equal(out.copy_to_host(), 8 * np.arange(1 << 18))
@@ -80,7 +80,7 @@ def test_times_are_those_of_a_profile_and_what_a_function_launches_takes_place(a
 
 
 @compiled
-def test_on_a_real_gpu_the_same_is_modelled_and_nothing_claimed_to_be_measured(arrays, monkeypatch):
+def test_on_a_real_gpu_the_same_times_are_modelled_and_none_called_measured(arrays, monkeypatch):
     x, out = arrays
     monkeypatch.setattr(device, "SELECTION", SimpleNamespace(emulated=False, simulated=False))
     ladder = modelled(both(x, out), ["T4"])
@@ -103,7 +103,7 @@ def test_a_rung_of_several_launches_takes_their_sum_and_names_the_longest(arrays
 
 
 @compiled
-def test_a_rung_without_a_launch_and_a_gpu_that_is_none_are_refused():
+def test_a_rung_without_a_launch_and_an_unknown_gpu_raise():
     with pytest.raises(ValueError, match="the rung 'idle' launches no kernel"):
         modelled({"idle": lambda: None}, ["T4"])
     with pytest.raises(ValueError, match="T5"):

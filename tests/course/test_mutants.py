@@ -1,6 +1,6 @@
-"""Solutions with a guard taken out, or with a number where a size or minus infinity was: checks refuse them.
+"""Solutions without a guard, or with a number instead of a size or minus infinity: checks reject them.
 
-This is what says that an exercise's launches are varied enough.
+This shows that an exercise's launches are varied enough.
 """
 
 import ast
@@ -18,14 +18,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 @pytest.fixture(autouse=True)
 def nothing_is_repaired(monkeypatch):
-    """Let a check refuse a kernel without looking for what to change, which it tries out in many launches."""
+    """Make a check reject a kernel without searching for a repair, which takes many launches."""
     monkeypatch.setattr(findings, "_repair", lambda *evidence: ("", []))
 
 
 def guards(tree):
-    """Return the comparisons in conditions that ask for a place that comes from the grid."""
+    """Return the comparisons in conditions on an index from the grid."""
     names = {"cuda.grid", "cuda.blockIdx"}
-    for node in ast.walk(tree):  # statements in their order: a name that is computed of others comes later
+    for node in ast.walk(tree):  # statements in order: a name computed from others comes later
         if isinstance(node, ast.Assign) and any(name in ast.unparse(node.value) for name in names):
             names |= {part.id for part in ast.walk(node.targets[0]) if isinstance(part, ast.Name)}
     tests = [node.test for node in ast.walk(tree) if isinstance(node, ast.If | ast.IfExp)]
@@ -110,17 +110,17 @@ def test_a_guard_left_out_is_missed(found, source):
     "the first exercise of each notebook; guards and sizes in the wrong answers of others",
 )
 @each(with_a_number_for_a_size)
-def test_a_size_written_as_a_number_is_refused(found, source):
+def test_a_size_written_as_a_number_is_rejected(found, source):
     assert found.check(found.run(source)).status == "wrong"
 
 
 @each(with_a_finite_start)
-def test_a_search_from_a_number_is_told(found, source):
+def test_a_search_that_starts_from_a_number_is_named(found, source):
     verdict = found.check(found.run(source))
     assert (verdict.status, verdict.mistake) == ("wrong", "not small enough"), verdict
 
 
-def test_who_allows_no_other_blocks_says_what_a_block_is():
+def test_exercises_with_fixed_blocks_state_the_block_size():
     for found in KERNELS:
         if not found.check.other_blocks:
             text = f"{found.cells.text}{found.cells.stub}"

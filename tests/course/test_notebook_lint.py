@@ -1,4 +1,4 @@
-"""The rules of the course that a program can check, for every notebook; and that each rule can fail."""
+"""The rules of the course that a program can check, for every notebook; each rule can fail."""
 
 import ast
 import copy
@@ -31,7 +31,7 @@ TAGS = {
     *(f"exercise-{part}" for part in PARTS[1:]),
 }
 
-# Launched as the reader leaves them: to see what is wrong, on an image of 28 x 28; and broken by the course.
+# Launched as the reader leaves them: to see the mistake, on an image of 28 x 28; and broken by the course.
 ALLOWED = {"brighten-run", "program-broken"}
 
 PLACE = re.compile(r"(?<![\w.:/])/(home|root|Users|tmp|work|usr|opt|var|mnt|private|content)/|\b[A-Z]:\\")
@@ -43,7 +43,7 @@ PNG = re.compile(r"data:image/\w+;base64,[\w+/=]+")
 
 
 class Shelf:
-    """A notebook with what the rules ask of it."""
+    """A notebook that follows the rules."""
 
     def __init__(self, path, notebook=None, text=None):
         self.path = path
@@ -54,7 +54,7 @@ class Shelf:
         self.markdown = [cell for cell in self.cells if cell.cell_type == "markdown"]
 
     def outputs(self, cell):
-        """Yield what a cell shows, as text without its pixels."""
+        """Yield the outputs of a cell as text, without pixels."""
         for output in cell.outputs:
             texts = [output.get("text", ""), *output.get("data", {}).values()]
             yield from (PNG.sub("PNG", text) for text in texts if isinstance(text, str))
@@ -64,7 +64,7 @@ def tags(cell):
     return cell.metadata.get("tags", [])
 
 
-# Each rule yields what is wrong.
+# Each rule yields the violations.
 
 
 def head(shelf):
@@ -216,7 +216,7 @@ def predictions(shelf):
 
 
 def late_answers(shelf):
-    """Ask that a cell with an answer can be run again after all others: some exercises are solved then."""
+    """A cell with an answer can be run again after all others: some exercises are solved then."""
     answers = {exercise.name for exercise in notebooks.exercises(shelf.notebook)}
     cells = [(cell, ast.parse(TransformerManager().transform_cell(cell.source))) for cell in shelf.code]
     for number, (cell, tree) in enumerate(cells):
@@ -226,7 +226,7 @@ def late_answers(shelf):
         read = {name.id for name in names} - own
         if not read & answers or {*tags(cell)} & {"exercise-stub", "exercise-check"}:
             continue
-        # With another generator there are other numbers, and just as good ones.
+        # Another generator gives other numbers that are as good.
         for later, other in cells[number + 1 :]:
             yield from (
                 f"{cell.id}: {later.id} makes something else of {name}"
@@ -235,7 +235,7 @@ def late_answers(shelf):
 
 
 def guarded_launches(shelf):
-    """Ask that no wrong answer is launched, where it could do harm: without a check, and without a tool."""
+    """No wrong answer is launched where it could do harm: without a check or a tool."""
     answers = "|".join(exercise.name for exercise in notebooks.exercises(shelf.notebook))
     for cell in shelf.code:
         written = {*tags(cell)} & {"exercise-stub", "exercise-check"} or cell.id in ALLOWED
@@ -246,7 +246,7 @@ def guarded_launches(shelf):
 
 
 def _assigned(tree):
-    """Return the names that a cell gives a value, not those inside of its functions."""
+    """Return the names that a cell binds, not those inside its functions."""
     statements = [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     names = [node for part in statements for node in ast.walk(part) if isinstance(node, ast.Name)]
     return {name.id for name in names if isinstance(name.ctx, ast.Store)}
@@ -255,7 +255,7 @@ def _assigned(tree):
 def folded_parts(shelf):
     for cell in shelf.markdown:
         opened, closed = (len(re.findall(tag, cell.source)) for tag in ("<details>", "</details>"))
-        # Without the blank lines what is folded is not read as Markdown.
+        # Without blank lines folded text is not read as Markdown.
         proper = len(
             re.findall(r"<details><summary>[^<]+</summary>\n\n.+?\n\n</details>", cell.source, re.DOTALL)
         )
@@ -341,7 +341,7 @@ def test_solutions_pass_the_linter_and_the_formatter(tmp_path):
         str(FOLDER.parent / "pyproject.toml"),
         str(tmp_path),
     ]
-    # Kernels take what the formula has.
+    # Kernels take the arguments of the formula.
     for command in (["check", "--ignore", "D,F821,PLR0913"], ["format", "--check"]):
         command = [sys.executable, "-m", "ruff", *command, *common]
         run = subprocess.run(command, text=True, capture_output=True, check=False)
@@ -349,14 +349,14 @@ def test_solutions_pass_the_linter_and_the_formatter(tmp_path):
     assert f"{len(PATHS)} files already formatted" in run.stdout
 
 
-def test_the_map_links_to_every_notebook_there_is():
+def test_the_map_links_to_every_notebook():
     (table,) = (cell.source for cell in notebooks.read(PATHS[0]).cells if cell.id == "map-table")
     assert len(re.findall(r"^\| (?:\[)?\d\d ", table, re.MULTILINE)) == len(PATHS)
     ready = set(re.findall(r"\]\((\w+)\.ipynb\)", table)) | {PATHS[0].stem}
     assert ready == {path.stem for path in PATHS}
 
 
-def test_the_readme_s_map_says_what_the_heads_say():
+def test_the_readme_s_map_matches_the_notebooks():
     table = (FOLDER / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[(.+?)\]\((\w+)\.ipynb\) \| (\d+) \| .+ \| (.+) \|$", table, re.MULTILINE)
     assert [stem for _, stem, _, _ in rows] == [path.stem for path in PATHS]

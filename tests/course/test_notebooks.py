@@ -1,6 +1,6 @@
 """The notebooks run from top to bottom: as shipped, and with every exercise solved.
 
-The second run leaves out the cells that no exercise reaches, which would do the same again: `solved_cells`.
+The second run leaves out cells that no exercise affects: `solved_cells`.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # Seconds of processor time for one notebook, on a machine where `yardstick` takes YARD. The longest, 08,
 # trains for most of them.
 LIMIT, YARD = 200, 0.2
-# What a reader's environment does not have.
+# Variables that a reader's environment does not have.
 OURS = (
     *("CNN_NUMBA_STRICT", "TRITON_INTERPRET"),
     *("PYTEST_CURRENT_TEST", "PYTEST_VERSION", "PYTEST_XDIST_WORKER"),
@@ -40,7 +40,7 @@ each_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.stem for path i
 
 @pytest.fixture(scope="session")
 def forge():
-    """Return the process that kernels are forks of, None where they are new processes."""
+    """Return the process that kernels are forked from, None if they are new processes."""
     if not sys.platform.startswith("linux"):
         yield None
         return
@@ -51,7 +51,7 @@ def forge():
 
 @pytest.fixture
 def bearable(forge, monkeypatch):
-    """Return a context in which kernels and other processes may take LIMIT, and more on a slow machine."""
+    """Return a context with LIMIT for kernels and other processes, and more on a slow machine."""
     if forge:
         monkeypatch.setattr(local_provisioner, "launch_kernel", forge.launch_kernel)
 
@@ -81,7 +81,7 @@ def yardstick():
 
 @pytest.fixture(autouse=True)
 def no_workbook(tmp_path, monkeypatch):
-    """Nothing has been solved before a notebook begins."""
+    """Start each notebook with nothing solved."""
     monkeypatch.setenv("CNN_NUMBA_WORKBOOK", str(tmp_path / "workbook"))
 
 
@@ -92,7 +92,7 @@ def no_workbook(tmp_path, monkeypatch):
 @pytest.mark.slow
 @each_notebook
 def test_runs_as_shipped_with_the_stored_outputs(path, bearable, monkeypatch, request):
-    """What `pytest --nbval` would say, cell by cell."""
+    """The errors of `pytest --nbval`, cell by cell."""
     for name in OURS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(request.config.option, "nbval_sanitize_with", Path(__file__).with_name("nbval.cfg"))
@@ -141,7 +141,7 @@ def test_runs_in_strict_mode_with_every_exercise_solved(path, bearable, monkeypa
 @pytest.mark.parametrize("path", PATHS[1:3], ids=["of NumPy", "of kernels"])
 @pytest.mark.usefixtures("bearable")
 def test_unsolved_exercises_raise_in_strict_mode(path, monkeypatch):
-    """Strict mode reaches the kernel, so that the test above cannot pass by not being strict."""
+    """Strict mode reaches the kernel: the test above is really strict."""
     monkeypatch.setenv("CNN_NUMBA_STRICT", "1")
     notebook = notebooks.read(path)
     checks = [index for index, cell in enumerate(notebook.cells) if cell.id.endswith("-check")]
@@ -166,8 +166,8 @@ print(type(cuda.jit(lambda: None)).__name__)
 
 @pytest.mark.exhaustive("test_notebook_lint.py: in every notebook the package is imported before numba.cuda")
 @each_notebook
-def test_the_first_cells_select_what_kernels_run_on(path):
-    """A reader's kernel is a new process, and only before `numba.cuda` can the simulator be had."""
+def test_the_first_cells_select_a_device(path):
+    """A reader's kernel is a new process; the simulator must be selected before `numba.cuda` is imported."""
     code = [cell for cell in notebooks.read(path).cells if cell.cell_type == "code"]
     first = next(number for number, cell in enumerate(code) if "setup" in cell.metadata.get("tags", ()))
     script = _FIRST_CELLS.format(sources=[cell.source for cell in code[: first + 1]])
@@ -208,7 +208,7 @@ REPEATED = [
 @pytest.mark.parametrize(
     ("stem", "cell_id", "name", "package", "inputs"), REPEATED, ids=[name for _, _, name, _, _ in REPEATED]
 )
-def test_a_cell_computes_what_the_package_computes(stem, cell_id, name, package, inputs):
+def test_a_cell_matches_the_package(stem, cell_id, name, package, inputs):
     function = defined_in_cell(stem, cell_id, name)
     for args in inputs():
         np.testing.assert_allclose(function(*args), package(*args), rtol=1e-12, atol=1e-12)
@@ -228,8 +228,8 @@ def defined_in_cell(stem, cell_id, name):
 
 
 # Notebook NN_topic keeps in topic/repeated_kernels.py a list KERNELS of tuples: the cell's id, the
-# kernel's name in the cell, the package's kernel, and a function that makes of a generator the launches
-# (`cnn_course.engine.checks.kernels.launch`) in which the two must leave the same.
+# kernel's name in the cell, the package's kernel, and a function from a generator to the launches
+# (`cnn_course.engine.checks.kernels.launch`) in which the two must agree.
 REPEATED_KERNELS = [
     (path.stem, *entry)
     for path in PATHS
@@ -244,7 +244,7 @@ REPEATED_KERNELS = [
     REPEATED_KERNELS,
     ids=[f"{stem.partition('_')[0]}-{name}" for stem, _, name, _, _ in REPEATED_KERNELS],
 )
-def test_a_kernel_in_a_cell_does_what_the_packages_kernel_does(stem, cell_id, name, package, launches, rng):
+def test_a_kernel_in_a_cell_matches_the_packages_kernel(stem, cell_id, name, package, launches, rng):
     kernel = defined_in_cell(stem, cell_id, name)
     for case in launches(rng):
         ours, theirs = examine(kernel, case).outcome, examine(package, case).outcome
@@ -252,7 +252,7 @@ def test_a_kernel_in_a_cell_does_what_the_packages_kernel_does(stem, cell_id, na
         np.testing.assert_equal(ours.value, theirs.value)
 
 
-def test_every_cell_that_repeats_the_package_is_compared_above():
+def test_every_cell_that_repeats_the_package_is_compared():
     tagged = {
         (path.stem, cell.id)
         for path in PATHS

@@ -1,4 +1,4 @@
-"""The course under the names that it had inside the package, for one release."""
+"""The course under its old names inside the package, for one release."""
 
 import importlib
 import warnings
@@ -28,7 +28,7 @@ OLD = {
 
 
 @pytest.mark.parametrize("old", OLD)
-def test_an_old_name_is_the_module_of_the_new_place_and_says_so(old, monkeypatch):
+def test_an_old_name_is_the_renamed_module_and_warns(old, monkeypatch):
     new = importlib.import_module(OLD[old])
     name = f"cnn_numba.course.{old}"
     monkeypatch.delitem(importlib.sys.modules, name, raising=False)

@@ -1,4 +1,4 @@
-"""Checks of whole programs: what a function of the host may do, and what its launches are asked."""
+"""Checks of whole programs: what a host function may do, and the rules for its launches."""
 
 import numpy as np
 import pytest
@@ -69,7 +69,7 @@ def test_a_stub_is_unsolved():
     assert [exercise(each).status for each in (stub, begun)] == ["unsolved"] * 2
 
 
-def test_numpy_may_look_copy_and_cut():
+def test_numpy_may_inspect_copy_and_slice():
     def careful(x):
         if x.ndim != 1 or np.isnan(x).any() or (x > 1e9).any():
             raise ValueError("no vector of numbers")
@@ -104,7 +104,7 @@ def copied_into(out, x):
     return out
 
 
-def test_what_is_copied_into_an_array_of_the_hosts_may_be_cut():
+def test_copies_in_host_arrays_may_be_sliced():
     assert exercise(lambda x: copied_into(np.empty(x.size + 1, np.float32), x)[:-1]).status == "solved"
 
 
@@ -115,11 +115,11 @@ def test_what_is_copied_into_an_array_of_the_hosts_may_be_cut():
         lambda x: double(np.pad(x, (0, 1)) * 2)[:-1],
     ],
 )
-def test_numpy_may_not_compute_with_what_it_made_of_guarded_arrays(compute):
+def test_numpy_may_not_compute_with_copies_of_guarded_arrays(compute):
     assert mistake_of(compute) == "computes on the host"
 
 
-def test_mistakes_are_named_with_the_learners_names():
+def test_mistakes_use_the_learners_names():
     @cuda.jit
     def triple_kernel(x, out):
         if cuda.grid(1) < x.size:
@@ -134,7 +134,7 @@ def test_mistakes_are_named_with_the_learners_names():
     assert exercise(exercise.behaving_like(lambda x: 3 * x)).mistake == "tripled"
 
 
-def test_what_the_sanitizer_finds_is_said_with_the_launch():
+def test_findings_of_the_sanitizer_name_the_launch():
     @cuda.jit
     def unguarded(x, out):
         out[cuda.grid(1)] = 2 * x[cuda.grid(1)]
@@ -150,7 +150,7 @@ def test_what_the_sanitizer_finds_is_said_with_the_launch():
 
 
 @pytest.mark.gpu
-def test_a_kernel_called_like_a_function_is_said_in_words():
+def test_a_kernel_called_like_a_function_is_named():
     def attempt(x):
         d_out = cuda.device_array(x.size, np.float32)
         double_kernel(cuda.to_device(x), d_out)
@@ -177,7 +177,7 @@ def test_an_endless_loop_ends():
 
 
 @pytest.mark.gpu
-def test_large_arrays_ask_for_several_blocks_in_few_launches():
+def test_large_arrays_need_several_blocks_in_few_launches():
     def in_pieces(x):
         return np.concatenate([double(piece) for piece in np.array_split(x, max(1, x.size // 100))])
 
@@ -186,7 +186,7 @@ def test_large_arrays_ask_for_several_blocks_in_few_launches():
     assert mistake_of(lambda x: double(x, grid=2 if x.size < 100 else 2**31)) == "wrong when large"
 
 
-def test_a_check_leaves_no_trace_in_what_it_replaces():
+def test_a_check_restores_what_it_replaces():
     array_type, kernel_type = type(device.empty(1)), type(double_kernel)
     before = array_type.copy_to_host, kernel_type.__getitem__
     exercise(double)

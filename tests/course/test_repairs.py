@@ -21,7 +21,7 @@ def shifted(x, y):
 
 
 def searches(is_right):
-    """Return what is found before which lines a barrier is missing, search after search, and the tries."""
+    """Return the lines before which a barrier is found missing, search by search, and the tries."""
     tried = []
 
     def passes(kernel):
@@ -46,8 +46,8 @@ def test_a_repair_is_found_however_slow_the_machine_is(monkeypatch):
 
 
 @pytest.mark.parametrize("spent", [0, TRIES - 1])
-def test_what_was_found_is_cut_down_to_what_is_needed(spent):
-    """With the last try too: a guard has no condition that the kernel does without."""
+def test_a_repair_is_reduced_to_what_is_needed(spent):
+    """With the last try too: a guard has no unneeded condition."""
     repairs = Repairs(shifted, lambda kernel: True)
     repairs._tries = spent
     (guard,) = repairs.guard([5], "x")
@@ -64,7 +64,7 @@ def halving(x):
 
 
 def test_no_guard_keeps_a_loop_from_its_end():
-    """What its condition waits for stays outside: each such kernel would run until it is stopped."""
+    """A guard around `half //= 2` would make the loop endless: such kernels run until they are stopped."""
     places = [(line, where) for line, where, _ in Repairs(halving, None)._around(6, ["t + half < x.size"])]
     assert (5, "around it") not in places
     assert (5, "around it and the lines below it") not in places

@@ -1,4 +1,4 @@
-"""Right answers that are not the solution: unusual ones, which a check must not refuse."""
+"""Unusual right answers, which a check must accept."""
 
 import pytest
 from test_exercises import FOUND
@@ -6,11 +6,11 @@ from wrong_answers import changed
 
 from cnn_course.chapters.capstone.judging import KernelSwap
 
-# Without a compiler a check judges by what the simulator stores, and refuses a stored 0.0.
+# Without a compiler a check judges by stored values, and rejects a stored 0.0.
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("quickly_compiled")]
 
 EACH = [(found, name, answer) for found in FOUND for name, answer in found.right.items()]
-# But for kernels that are swapped into the step: how fast they are takes long to model.
+# Except kernels that are swapped into the step: modelling their speed takes long.
 FIRST = {found.path: answer for found, _, answer in reversed(EACH) if not isinstance(found.check, KernelSwap)}
 
 

@@ -1,4 +1,4 @@
-"""What an exercise reaches in a notebook, rule by rule."""
+"""What an exercise affects in a notebook, rule by rule."""
 
 import re
 
@@ -42,7 +42,7 @@ def kept(*sources, solution=SOLUTION):
         (["stub", "a: f = lambda own_kernel: own_kernel", "b: f"], "stub"),
         (["stub", "a: [own_kernel for own_kernel in y]"], "stub"),
         (["stub", "a: [own_kernel(i) for i in y]", "b: i"], "stub a"),
-        # What is handed to a function may be changed by it; bystanders, constants and functions are not.
+        # A function may change its arguments, but not constants, functions and other names.
         (["0: out = 0", "stub", "a: own_kernel[1, 2](x, out)", "b: print(out)"], "0 stub a b"),
         (["0: out = 0", "stub", "a: own_kernel[1, 2](x, out)\nn = 1", "b: n"], "0 stub a"),
         (["0: out, TILE = 0, 1", "stub", "a: own_kernel[1, TILE](out)", "b: TILE"], "0 stub a"),
@@ -51,15 +51,15 @@ def kept(*sources, solution=SOLUTION):
         (["0: log = []", "stub", "a: log.append(own_kernel)", "b: log"], "0 stub a b"),
         (["0: log = {}", "stub", "a: log[0] = own_kernel", "b: log"], "0 stub a b"),
         (["0: x = 0", "stub", "a: for k in (own_kernel, 1):\n    k(x)", "b: x"], "0 stub a b"),
-        # A name that is bound anew has nothing to do with it any more, unless that may not have happened.
+        # A name that is bound again is unaffected, unless the binding may not have happened.
         (["stub", "a: y = own_kernel", "b: y = 1", "c: y"], "stub a"),
         (["stub", "a: y = own_kernel", "b: if True:\n    y = 1", "c: y"], "stub a b c"),
         (["stub", "a: y = own_kernel", "b: y += 1", "c: y"], "stub a b c"),
-        # What the stub holds already is the same when solved.
+        # Code of the stub is the same when solved.
         (["stub", "a: SIDE"], "stub"),
         # The workbook is written by the check.
         (["check: check.own_kernel(own_kernel)", "a: course.progress()", "b: workbook.x"], "check a b"),
-        # What is needed comes along, from where it was last bound, and magic is no Python.
+        # Needed cells come along, from the last binding; magic is no Python.
         (["0: x = 1", "1: x = 2", "2: x = 3", "stub", "a: own_kernel(x)"], "2 stub a"),
         (["0: x = 1", "1: y = x", "2: %matplotlib inline", "stub", "a: own_kernel(y)"], "0 1 stub a"),
         (["0: x = 1", "stub", "a: x = 2\nown_kernel(x)"], "stub a"),
@@ -67,11 +67,11 @@ def kept(*sources, solution=SOLUTION):
         (["0: i = 1", "stub", "a: for i in own_kernel:\n    print(i)"], "stub a"),
     ],
 )
-def test_what_an_exercise_reaches_is_kept(sources, expected):
+def test_cells_that_an_exercise_affects_are_kept(sources, expected):
     assert kept(*sources) == expected
 
 
-def test_a_solution_that_changes_a_constant_reaches_what_reads_it():
+def test_a_solution_that_changes_a_constant_affects_its_readers():
     solution = STUB.replace("4", "8")
     assert kept("stub", "a: SIDE", "b: own_kernel", solution=solution) == "stub a"
 

@@ -1,4 +1,4 @@
-"""A launch line by line: who runs which line together, what it costs, and how that is shown and told."""
+"""A launch line by line: which lanes run a line together, its cost, and how both are shown."""
 
 import io
 import itertools
@@ -39,7 +39,7 @@ def windows():
 
 
 def lines_of(stepper, kernel):
-    """Return for each step its line, counted from that of `def`, and the lanes that run it or wait there."""
+    """Return for each step its line, counted from `def`, and the lanes that run it or wait there."""
     first = kernel.py_func.__code__.co_firstlineno + 1
     return [(each.line - first, each.lanes("runs", "waits")) for each in stepper.steps]
 
@@ -84,7 +84,7 @@ def test_registers_are_those_after_the_line_and_changes_are_marked(windows):
     assert at(windows, windows_kernel, 2).registers == {"t": [*range(32, 40), *[None] * 24]}
 
 
-def test_accesses_and_what_they_cost(windows):
+def test_accesses_and_their_costs(windows):
     def costs(step):
         return [(each.array, each.kind, each.sectors, each.degree) for each in step.accesses]
 
@@ -96,12 +96,12 @@ def test_accesses_and_what_they_cost(windows):
     windows.show(1)
     loads = at(windows, windows_kernel, 4)
     assert costs(loads) == [("x", "reads", 1, 0), ("tile", "writes", 0, 1)]
-    assert loads.accesses[1].places == {lane: lane for lane in range(4)}  # word 32 lies in bank 0
+    assert loads.accesses[1].places == {lane: lane for lane in range(4)}  # word 32 is in bank 0
     assert (loads.accesses[0].bytes_asked, loads.accesses[0].expression) == (16, "x[t]")
     assert costs(at(windows, windows_kernel, 9)) == []
 
 
-def test_a_warp_sees_what_others_have_loaded_after_the_barrier(windows):
+def test_a_warp_sees_loads_of_others_after_the_barrier(windows):
     def tile(line):
         (shared,) = at(windows, windows_kernel, line).shared
         return shared.values.tolist()
@@ -131,7 +131,7 @@ def test_who_waits_at_the_barrier(windows):
     assert windows.texts[5].endswith("The barrier: all warps have arrived and continue.")
 
 
-def test_what_is_told(windows):
+def test_lines_are_described_in_words(windows):
     windows.show(1)
     first = windows_kernel.py_func.__code__.co_firstlineno + 1
     texts = [text.split(". ", 1)[1] for text in windows.texts]
@@ -168,7 +168,7 @@ def test_a_block_of_two_axes_at_the_edge():
     out = cuda.to_device(np.zeros((3, 5), np.int32))
     stepper = step(edge_kernel, block=(1, 1))[(2, 2), (4, 2)](cuda.to_device(image), out)
     assert out.copy_to_host().tolist() == (image + 1).tolist()
-    # Of the block's 4 x 2 threads only that at column 4 and row 2 lies in the image.
+    # Of the block's 4 x 2 threads only the one at column 4 and row 2 is in the image.
     everyone, others = list(range(8)), list(range(1, 8))
     assert lines_of(stepper, edge_kernel) == [
         *((line, everyone) for line in (1, 2, 3, 4)),
@@ -203,7 +203,7 @@ def test_steps_go_into_device_functions_and_come_back():
     assert out.copy_to_host().tolist() == [5, 4, 4, 6]
     inner = larger.py_func.__code__.co_firstlineno + 1
     outer = largest_kernel.py_func.__code__.co_firstlineno + 1
-    told = [
+    steps = [
         (
             each.line - (inner if each.function.__name__ == "larger" else outer),
             each.back_from,
@@ -212,7 +212,7 @@ def test_steps_go_into_device_functions_and_come_back():
         for each in stepper.steps
     ]
     lanes = [0, 1, 2, 3]
-    assert told == [
+    assert steps == [
         (1, "", lanes),
         (2, "", lanes),
         *((1, "", lanes), (2, "", [2, 3]), (3, "", [0, 1])),
@@ -273,15 +273,15 @@ def conflicts_kernel(x):
 def test_conflicts_of_banks_and_atomics_that_wait():
     stepper = step(conflicts_kernel)[1, 32](cuda.to_device(np.zeros(64, np.float32)))
 
-    def told(line):
+    def costs(line):
         text = at(stepper, conflicts_kernel, line)
         return [(each.sectors, each.degree, each.serialised) for each in text.accesses]
 
-    assert told(4) == [(4, 0, 0), (0, 1, 0)]  # a row of 33 words: each lane in a bank of its own
-    assert told(5) == [(8, 0, 0), (0, 1, 0)]
+    assert costs(4) == [(4, 0, 0), (0, 1, 0)]  # a row of 33 words: each lane in its own bank
+    assert costs(5) == [(8, 0, 0), (0, 1, 0)]
     # Element [2i, t] is word 66i + t: banks 2i + t, that is 4i and 4i + 1, of which 8 are the same.
-    assert told(6) == [(1, 0, 0), (0, 2, 0)]
-    assert told(7) == [(0, 1, 32)]
+    assert costs(6) == [(1, 0, 0), (0, 2, 0)]
+    assert costs(7) == [(0, 1, 32)]
     assert stepper.texts[-1].endswith(
         "Updates count in 32 lanes (shared): 32 lanes update one word, one after the other."
     )
@@ -346,7 +346,7 @@ def test_a_film_has_a_frame_for_each_step(windows):
     for index, frame in enumerate(frames, 2):
         windows.show(1, index)
         picture = np.asarray(Image.open(io.BytesIO(windows.picture.png)).convert("RGB"), np.int16)
-        assert abs(picture - frame).mean() < 1  # but for the palettes
+        assert abs(picture - frame).mean() < 1  # except for the palettes
     assert film.alt.startswith("4 frames, one for each step")
     assert film.caption.endswith("Blue lanes run the line, grey ones sit it out.")
 
@@ -371,7 +371,7 @@ def test_a_slider_goes_through_steps_and_warps(windows):
     assert (windows.warp, windows.index, controls.step.max) == (0, 0, 14)
 
 
-def test_what_is_stored_is_a_film_with_the_steps_in_words(windows):
+def test_the_stored_output_is_a_film_with_the_steps_in_words(windows):
     windows.show(1)
     bundle = windows._repr_mimebundle_()
     assert set(bundle) >= {"text/html", "text/plain", "application/vnd.jupyter.widget-view+json"}
@@ -389,7 +389,7 @@ def long_kernel(x, rounds):
         x[0] += 1
 
 
-def test_of_many_steps_a_still_picture_is_stored():
+def test_for_many_steps_a_still_picture_is_stored():
     stepper = step(long_kernel)[1, 1](cuda.to_device(np.zeros(1, np.float32)), 40)
     assert len(stepper.steps) == 81
     assert stepper._repr_mimebundle_()["text/html"].count("data:image/png") == 1
@@ -416,20 +416,20 @@ def documented_kernel(x):
     """Do nothing."""
 
 
-def test_a_kernel_that_is_not_written_yet_has_one_line():
+def test_an_unwritten_kernel_has_one_line():
     x = cuda.to_device(np.zeros(1, np.float32))
     assert step(empty_kernel)[1, 1](x).texts[0].endswith("`...`. Lane 0 active.")
     assert step(documented_kernel)[1, 1](x).texts[0].endswith("`def documented_kernel(x):`. Lane 0 active.")
 
 
 @pytest.mark.parametrize("warp", [2, -1, 0.5, "one"])
-def test_a_warp_that_is_not_there_is_refused(warp):
+def test_a_warp_out_of_range_raises(warp):
     x, out = cuda.to_device(np.zeros(36, np.float32)), cuda.device_array(40, np.float32)
     with pytest.raises(ValueError, match=r"warp must be an integer from 0 to 1, got ('one'|-?[\d.]+)$"):
         step(windows_kernel, warp=warp)[1, 40](x, out)
 
 
-def test_what_cannot_be_stepped_through_is_refused():
+def test_endless_loops_and_wrong_arguments_raise():
     x = cuda.to_device(np.zeros(1, np.float32))
     with pytest.raises(
         (ValueError, LaunchStopped), match="come to more than 1,000 lines: is a loop without end"

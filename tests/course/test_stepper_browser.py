@@ -1,4 +1,4 @@
-"""The stepper in JupyterLab, by keyboard and for a screen reader; skipped where there is no Chromium."""
+"""The stepper in JupyterLab, by keyboard and for a screen reader; skipped without Chromium."""
 
 import pytest
 from browser import cell, element, lab_with, run_cell, until

@@ -1,4 +1,4 @@
-"""The course where nothing compiles: neither Numba nor a compiler for GPUs, all else as it is here."""
+"""The course without Numba and without a compiler for GPUs, all else as it is here."""
 
 import importlib.metadata
 import re
@@ -60,16 +60,18 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_kernels_run_and_networks_answer_and_what_needs_numba_says_so(alone):
+def test_kernels_run_and_networks_predict_without_numba(alone):
     done = alone("-c", PROGRAM)
     assert done.returncode == 0, done.stderr
     slow = "Numba is not installed, so the CPU backend computes by its definitions, slowly: pip install numba"
     assert done.stderr.count(slow) == 1
-    told = r"NoNumba \w+ is compiled by Numba, which is not installed: pip install numba, or run this in a "
+    message = (
+        r"NoNumba \w+ is compiled by Numba, which is not installed: pip install numba, or run this in a "
+    )
     gpu, computed, known, refused = done.stdout.splitlines()
     assert (gpu, computed) == ("simulator", "[0.0, 2.0] (2, 2)")
     assert known == "True"
-    assert re.fullmatch(f"{told}container, WSL or Colab", refused)
+    assert re.fullmatch(f"{message}container, WSL or Colab", refused)
 
 
 @pytest.mark.exhaustive("test_exercises.py judges the same answers, with the compilers installed")

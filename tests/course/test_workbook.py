@@ -1,4 +1,4 @@
-"""The workbook: right answers are kept as files that stand alone, and nothing else is."""
+"""The workbook: right answers, and only these, are kept as files that stand alone."""
 
 import importlib
 import math
@@ -81,7 +81,7 @@ def test_a_source_brings_all_that_it_uses():
         (partial(max, 0), "it is not written as a `def`"),
     ],
 )
-def test_what_cannot_stand_alone_says_why(function, reason):
+def test_functions_that_cannot_stand_alone_say_why(function, reason):
     with pytest.raises(NotStandalone) as raised:
         standalone(function)
     assert reason in str(raised.value)
@@ -149,7 +149,7 @@ def test_a_wrong_answer_leaves_the_one_before(folder):
     assert path.read_text() == before
 
 
-def test_what_no_notebook_defines_is_not_kept(folder):
+def test_answers_from_outside_a_notebook_are_not_kept(folder):
     attempt = mnist_cnn.adam_step.reference
     assert mnist_cnn.adam_step(attempt).status == "solved"
     assert not folder.exists()
@@ -158,15 +158,15 @@ def test_what_no_notebook_defines_is_not_kept(folder):
 def test_an_answer_without_its_source_counts_as_solved(folder):
     source = "class One:\n    is_it = 1\n\n" + ADAM.replace("(1 - beta1) *", "(One.is_it - beta1) *")
     attempt = in_a_notebook(source, "odd")["adam_step"]
-    told = mnist_cnn.adam_step(attempt).details[-1]
-    assert told == (
+    message = mnist_cnn.adam_step(attempt).details[-1]
+    assert message == (
         "Noted in your workbook as solved, without its source: it uses `One`, a type of its notebook."
     )
     assert sum(chapter.solved.get("adam_step", False) for chapter in course.progress().chapters) == 1
     assert workbook.answer("mnist_cnn", "adam_step", otherwise=7) == 7
 
 
-def test_a_folder_that_cannot_be_written_is_told_and_the_answer_stays_right(tmp_path, monkeypatch):
+def test_a_read_only_folder_is_reported_and_the_answer_stays_right(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CNN_NUMBA_WORKBOOK", str(tmp_path / "file"))
     verdict = first_cuda_kernels.relu_stride_kernel(in_a_notebook(RELU, "relu")["relu_stride_kernel"])
@@ -197,7 +197,7 @@ def test_every_solution_of_a_part_of_the_network_can_be_kept(part, folder):
 
 @pytest.fixture
 def untrusted(tmp_path, monkeypatch):
-    """Return a folder with somebody else's answer, which leaves a trace where it is run."""
+    """Return a folder with somebody else's answer, which leaves a trace when it runs."""
     monkeypatch.delenv("CNN_NUMBA_TRUST_WORKBOOK", raising=False)
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
     folder = tmp_path / "theirs" / "workbook"
@@ -210,7 +210,7 @@ def untrusted(tmp_path, monkeypatch):
 
 @pytest.fixture(params=["the variable", "the current folder"])
 def opened(request, untrusted, tmp_path, monkeypatch):
-    """Let somebody else's folder be the workbook, in either way that leads there."""
+    """Make somebody else's folder the workbook, in both possible ways."""
     monkeypatch.setattr(workbook, "CHECKOUT", tmp_path / "no checkout")
     if request.param == "the variable":
         monkeypatch.setenv("CNN_NUMBA_WORKBOOK", str(untrusted[0]))
@@ -227,13 +227,13 @@ def the_answer():
 
 def test_somebody_elses_answer_does_not_run_until_its_folder_is_named(opened, monkeypatch):
     folder, trace = opened
-    told = f"relu_stride_kernel.py was not kept by a check .*CNN_NUMBA_TRUST_WORKBOOK={folder}, best in"
+    message = f"relu_stride_kernel.py was not kept by a check .*CNN_NUMBA_TRUST_WORKBOOK={folder}, best in"
     for elsewhere in (None, folder / "training", folder.parents[1] / "mine"):
         if elsewhere:
             monkeypatch.setenv("CNN_NUMBA_TRUST_WORKBOOK", str(elsewhere))
-        with pytest.raises(workbook.NotTrusted, match=told):
+        with pytest.raises(workbook.NotTrusted, match=message):
             the_answer()
-        with pytest.raises(workbook.NotTrusted, match=told):
+        with pytest.raises(workbook.NotTrusted, match=message):
             own_backend.from_workbook()
     assert not trace.exists()
     for named in (folder, folder.parent):
@@ -242,7 +242,7 @@ def test_somebody_elses_answer_does_not_run_until_its_folder_is_named(opened, mo
         trace.unlink()
 
 
-def test_to_look_at_somebody_elses_workbook_runs_nothing(opened):
+def test_looking_at_somebody_elses_workbook_runs_nothing(opened):
     caption = course.progress().caption
     assert "1 of " in caption
     assert "1 of 14 kernels of the network are yours" in caption
@@ -253,12 +253,12 @@ def test_to_look_at_somebody_elses_workbook_runs_nothing(opened):
     "text",
     ["-" * 200_000 + "1", "x = a" + ".a" * 100_000, "lambda: " * 50_000 + "1", "(" * 500, "\0", "x = "],
 )
-def test_an_answer_that_python_cannot_read_is_none(opened, text):
+def test_an_answer_with_a_syntax_error_counts_as_none(opened, text):
     (opened[0] / "first_cuda_kernels_relu_stride_kernel.py").write_text(text)
     assert "0 of 14 kernels of the network are yours" in course.progress().caption
 
 
-def test_what_a_check_has_kept_runs_wherever_it_was_kept_and_nothing_else(opened, tmp_path):
+def test_only_answers_kept_by_a_check_run(opened, tmp_path):
     kept = in_a_notebook(RELU, "relu")["relu_stride_kernel"]
     assert workbook.keep(first_cuda_kernels.relu_stride_kernel, kept) == "Kept in your workbook."
     assert the_answer().py_func.__name__ == "relu_stride_kernel"
@@ -292,8 +292,8 @@ def test_the_workbook_of_the_checkout_runs_as_its_other_files_do(untrusted, tmp_
 def test_a_home_that_cannot_be_written_leaves_the_answer_right(opened, tmp_path):
     (tmp_path / "home").write_text("")
     kept = in_a_notebook(RELU, "relu")["relu_stride_kernel"]
-    told = workbook.keep(first_cuda_kernels.relu_stride_kernel, kept)
-    assert told.startswith("It could not be kept in your workbook")
+    message = workbook.keep(first_cuda_kernels.relu_stride_kernel, kept)
+    assert message.startswith("It could not be kept in your workbook")
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_a_workbook_of_the_first_edition_is_kept(folder, file, topic, name):
 # --- outline and progress ---------------------------------------------------------------------------------
 
 
-def test_the_outline_is_that_of_the_notebooks():
+def test_the_outline_matches_the_notebooks():
     from solutions import FOLDER
 
     stems = [chapter.stem for chapter in NOTEBOOKS]

@@ -1,4 +1,4 @@
-"""Answers derived from a solution: what a change makes of it, what is refused, and where they are found."""
+"""Answers derived from a solution: changes, errors, and where answers are found."""
 
 import textwrap
 from types import SimpleNamespace
@@ -47,7 +47,7 @@ def test_only_whole_names_are_replaced():
     assert replaced("v = velocity * rev + v", "v", "w", 2) == "w = velocity * rev + w"
 
 
-def test_further_lines_begin_where_the_first_does():
+def test_further_lines_get_the_indent_of_the_first():
     lines = "if i > 0:\n    out[i] = values[i] + v"
     assert replaced(SOLUTION, lines, "if i > 1:\n    cuda.syncthreads()") == SOLUTION.replace(
         "        if i > 0:\n            out[i] = values[i] + v",
@@ -84,12 +84,12 @@ def test_lines_of_another_depth_are_not_meant():
         (("@cuda.jit", ""), "it is no kernel, and the solution is one"),
     ],
 )
-def test_refusals_name_the_answer(replacement, message):
+def test_errors_name_the_answer(replacement, message):
     with pytest.raises(ValueError, match=f"'no step', derived from step_kernel: {message}"):
         source(replacement)
 
 
-def test_answers_stand_beside_mistakes_in_a_dictionary_and_as_functions():
+def test_answers_come_from_mistakes_a_dictionary_and_functions():
     @wrong("step_kernel", "another")
     def another(values, velocity, out):
         pass

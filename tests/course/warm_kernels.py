@@ -1,4 +1,4 @@
-"""Kernels for notebooks that begin with what every notebook imports: see `warm_python`."""
+"""Kernels for notebooks that start with every notebook's imports: see `warm_python`."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ class Kernel:
         self._forge, self.pid, self.returncode = forge, pid, None
 
     def poll(self):
-        """Return the exit status, None as long as there is none."""
+        """Return the exit status, None before the end."""
         if self.returncode is None and (ended := self._forge.ended(self.pid)):
             self.returncode, seconds = ended
             self._forge.spent += seconds
@@ -72,6 +72,6 @@ class Forge(WarmPython):
     def launch_kernel(self, command, env=None, cwd=None, **options):
         """Start a kernel, as `jupyter_client.launcher.launch_kernel` does."""
         program = command[command.index("ipykernel_launcher") - 1 :]
-        # A kernel ends when its parent has; from the environment that is read at import.
+        # A kernel ends with its parent; this environment variable is read at import.
         program.append(f"--IPKernelApp.parent_handle={self.pid}")
         return Kernel(self, self.start(program, env or os.environ, cwd))

@@ -150,7 +150,7 @@ def _within_a_name(source, position):
     return re.fullmatch(r"\w\w", source[position - 1 : position + 1]) is not None
 
 
-def told(found, change):
+def lines_of(found, change):
     """Return all lines that the check of an exercise says of its solution with a change."""
     verdict = found.check(found.run(changed(found.cells.solution, change)))
     assert verdict.status == "wrong", verdict

@@ -17,16 +17,16 @@ def photograph(digit, kind, seed):
     digit : ndarray, shape (28, 28), uint8
         As MNIST has it.
     kind : str
-        What is in the way: one of `KINDS`.
+        The disturbance: one of `KINDS`.
     seed : int
-        Of the paper's and the ink's colour, the digit's size and place, the light and the noise.
+        For the colours of paper and ink, the digit's size and place, the light and the noise.
 
     Returns
     -------
     PIL.Image.Image
     """
     rng = np.random.default_rng(seed)
-    # What each place of the scene throws back of the light, by colour: ink and paper as they are.
+    # The share of the light that each place reflects, by colour: ink and paper as they are.
     paper = rng.uniform(0.75, 1, (3, 1, 1))
     pen = paper * rng.uniform(0.05, 0.35, (3, 1, 1))
     ink = _placed(digit, rng)
@@ -39,7 +39,7 @@ def photograph(digit, kind, seed):
 
 
 def _placed(digit, rng):
-    """Return the digit's strokes, 0 to 1, smoothly enlarged, somewhere about the middle of the picture."""
+    """Return the digit's strokes, 0 to 1, smoothly enlarged, near the middle of the picture."""
     side = int(rng.uniform(0.5, 0.75) * HEIGHT)
     strokes = np.asarray(Image.fromarray(digit).resize((side, side), Image.Resampling.BICUBIC)) / 255.0
     strokes = np.clip(ndimage.gaussian_filter(strokes, side / 90) * 3 - 1, 0, 1)  # a pen's edge is sharp
@@ -76,7 +76,7 @@ def lamp(rng, scene):
 
 
 def shadow(rng, scene):
-    """Somebody's shadow over a part of the paper."""
+    """A person's shadow over a part of the paper."""
     y, x = _grid()
     angle, softness = rng.uniform(0, 2 * np.pi), rng.uniform(0.02, 0.2)
     along = np.cos(angle) * x + np.sin(angle) * y - rng.uniform(0.1, 0.7)

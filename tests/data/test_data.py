@@ -47,7 +47,7 @@ COMMITTED = Path(__file__).parents[2] / "data" / "mnist"
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """Give the test a cache folder of its own, so that none of its data sets reaches the real one."""
+    """Give the test its own cache folder, so that none of its data sets gets into the real one."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("CNN_NUMBA_CACHE", str(folder))
     monkeypatch.delenv("CNN_NUMBA_DATA", raising=False)
@@ -91,7 +91,7 @@ def python(*lines, **environment):
 
 
 def make_known(monkeypatch, name, arrays):
-    """Let these four arrays be what the data set `name` is recognised by."""
+    """Make these four arrays the ones by which the data set `name` is recognised."""
     digests = tuple(hashlib.sha256(idx_bytes(array)).hexdigest() for array in arrays)
     monkeypatch.setitem(data_files.SOURCES, name, data_files.SOURCES[name]._replace(digests=digests))
 
@@ -118,7 +118,7 @@ def test_mnist_is_whole():
         assert images.flags.c_contiguous
         assert labels.shape == (count,)
         assert labels.dtype == np.int32
-    # Published class counts, and the first digits everybody knows.
+    # Published class counts, and the well-known first digits.
     assert np.bincount(mnist.train_labels).tolist() == [
         *(5923, 6742, 5958, 6131, 5842),
         *(5421, 5918, 6265, 5851, 5949),
@@ -189,7 +189,7 @@ def test_environment_variable_names_the_folder(cache, tmp_path, monkeypatch):
     assert len(load("mnist").train_images) == 4
 
 
-def test_a_changed_source_is_converted_anew(cache, tmp_path):
+def test_a_changed_source_is_converted_again(cache, tmp_path):
     folder = write_idx_folder(tmp_path / "root", small_images(seed=0))
     first = load("mnist", data_dir=folder)
     time.sleep(0.01)
@@ -216,7 +216,7 @@ def flip_a_bit(path):
     ],
     ids=["missing", "empty", "truncated", "one bit", "another order"],
 )
-def test_a_damaged_cache_is_made_anew(cache, tmp_path, array, damage):
+def test_a_damaged_cache_is_rebuilt(cache, tmp_path, array, damage):
     folder = write_idx_folder(tmp_path / "root", small_images())
     first = load("mnist", data_dir=folder)
     (victim,) = cache.rglob(f"{array}.npy")
@@ -245,7 +245,7 @@ def test_every_bit_of_a_cached_header_counts(cache, tmp_path, step):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "3", '{"recognised": null}', '{"crc32": {}}', "half {"])
-def test_a_damaged_record_of_the_cache_is_made_anew(cache, tmp_path, text):
+def test_a_damaged_record_of_the_cache_is_rebuilt(cache, tmp_path, text):
     folder = write_idx_folder(tmp_path / "root", small_images())
     first = load("mnist", data_dir=folder)
     (record,) = cache.rglob("about.json")
@@ -296,7 +296,7 @@ def test_a_cache_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
 
 
 def count_writes(monkeypatch, fail_at=None, error=None):
-    """Count the calls that write; one of them fails as on a full disk, where np.save has begun by then."""
+    """Count the calls that write; one of them fails as on a full disk, after np.save has started."""
     calls = []
 
     def counted(function):
@@ -316,7 +316,7 @@ def count_writes(monkeypatch, fail_at=None, error=None):
     return calls
 
 
-WRITES = 12  # folders and those above them, four arrays, what was recognised, two renames
+WRITES = 12  # folders and their parents, four arrays, the record, two renames
 
 
 def test_every_write_is_counted(cache, tmp_path, monkeypatch):
@@ -350,7 +350,7 @@ def test_a_disk_full_at_any_write_gives_one_line(cache, tmp_path, monkeypatch, f
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """Return what a command line starts with to see a disk of 1 MB in a folder, and that folder."""
+    """Return the start of a command line that mounts a disk of 1 MB in a folder, and that folder."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = f"mount -t tmpfs -o size=1m tmpfs '{disk}' && exec \"$@\""
@@ -416,7 +416,7 @@ def test_a_file_that_cannot_be_read_is_named(cache, tmp_path, monkeypatch):
 
 @pytest.mark.skipif(os.name == "nt", reason="needs fcntl")
 @pytest.mark.parametrize("kind", ["mnist", "cifar10"])
-def test_leftovers_go_when_their_process_is_gone(cache, tmp_path, kind):
+def test_leftovers_are_removed_after_their_process_ended(cache, tmp_path, kind):
     folder = write_idx_folder(tmp_path / "root", small_images())
     lines = (
         "from cnn_numba.data.files import Path, working_folder",
@@ -473,7 +473,7 @@ def test_the_committed_files_are_known_as_mnist(cache):
     ]
 
 
-def test_the_files_of_the_known_data_sets_are_told_apart():
+def test_the_known_data_sets_have_different_files():
     known = [digest for source in data_files.SOURCES.values() for digest in source.digests]
     assert len(set(known)) == len(known) == 14
 
@@ -506,7 +506,7 @@ def test_one_known_file_is_enough(cache, two_known):
 
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize(("asked", "held"), [("mnist", "fashion-mnist"), ("fashion-mnist", "mnist")])
-def test_a_name_that_the_files_contradict_is_refused(cache, two_known, asked, held, cached):
+def test_a_name_that_the_files_contradict_raises(cache, two_known, asked, held, cached):
     if cached:
         load(data_dir=two_known[held])
     before = files_under(cache) if cached else []
@@ -522,7 +522,7 @@ def test_a_name_that_the_files_contradict_is_refused(cache, two_known, asked, he
     assert load(held, data_dir=two_known[held]).name == held
 
 
-def test_files_of_two_data_sets_are_refused(cache, two_known):
+def test_files_of_two_data_sets_raise(cache, two_known):
     folder = two_known["mnist"]
     shutil.copy(two_known["fashion-mnist"] / f"{STEMS[3]}.gz", folder)
     for name in (None, "mnist", "fashion-mnist"):
@@ -543,7 +543,7 @@ def test_unknown_files_have_the_name_asked_for(cache, tmp_path, two_known, name)
     assert f"{folder} holds files of unknown checksums, taken for MNIST" in lines
 
 
-def test_a_cache_from_before_the_names_is_made_anew(cache, two_known):
+def test_a_cache_from_before_the_names_is_rebuilt(cache, two_known):
     load(data_dir=two_known["fashion-mnist"])
     (record,) = cache.rglob("about.json")
     record.unlink()
@@ -552,7 +552,7 @@ def test_a_cache_from_before_the_names_is_made_anew(cache, two_known):
     assert load(data_dir=two_known["fashion-mnist"]).name == "fashion-mnist"
 
 
-def test_what_was_recognised_is_not_computed_again(cache, two_known, monkeypatch):
+def test_recognised_files_are_not_hashed_again(cache, two_known, monkeypatch):
     load(data_dir=two_known["fashion-mnist"])
     monkeypatch.delattr(data_files, "_content")
     assert load(data_dir=two_known["fashion-mnist"]).name == "fashion-mnist"
@@ -596,7 +596,7 @@ def test_every_form_of_a_line_is_compared(cache, tmp_path, line, encoding, right
             load("mnist", data_dir=folder)
 
 
-def test_names_in_no_encoding_and_folders_are_none_of_ours(cache, tmp_path):
+def test_lines_with_undecodable_names_or_folders_are_ignored(cache, tmp_path):
     folder = write_idx_folder(tmp_path / "root", small_images())
     name = f"{STEMS[0]}.gz"
     (folder / "SHA256SUMS").write_bytes(
@@ -616,7 +616,7 @@ def test_names_in_no_encoding_and_folders_are_none_of_ours(cache, tmp_path):
         (b"\x80\x81\xff", 1, r"'\ufffd\ufffd\ufffd'"),
     ],
 )
-def test_a_line_that_is_no_checksum_is_named(cache, tmp_path, content, number, shown):
+def test_an_invalid_checksum_line_is_named(cache, tmp_path, content, number, shown):
     folder = write_idx_folder(tmp_path / "root", small_images())
     (folder / "SHA256SUMS").write_bytes(content)
     with pytest.raises(DataError) as caught:
@@ -685,7 +685,7 @@ def a_packed_file_of(lengths, count):
         ((), "is not an IDX file of bytes with 3 axes"),
     ],
 )
-def test_what_would_fill_the_memory_is_not_unpacked(cache, tmp_path, lengths, message):
+def test_files_that_would_fill_the_memory_are_not_unpacked(cache, tmp_path, lengths, message):
     folder = write_idx_folder(tmp_path / "root", small_images())
     victim = folder / f"{STEMS[0]}.gz"
     victim.write_bytes(a_packed_file_of(lengths, 400_000_000))
@@ -705,7 +705,7 @@ def test_a_file_larger_than_any_is_not_read(cache, tmp_path, name):
     if name == STEMS[0]:
         (folder / f"{name}.gz").unlink()
     with open(folder / name, "wb") as file:
-        file.truncate(2**40)  # a hole: it takes no place on the disk
+        file.truncate(2**40)  # a hole: it takes no space on the disk
     with pytest.raises(DataError, match=rf"{name} has 1,099,511,627,776 bytes, more than any file of these"):
         load("mnist", data_dir=folder)
 
@@ -822,7 +822,7 @@ def test_a_folder_that_does_not_exist_is_named(cache, tmp_path, monkeypatch, nam
 
 @pytest.fixture
 def mirrors(cache, tmp_path, monkeypatch):
-    """Be outside a checkout, where `mnist` comes from these folders; return the requests that were made."""
+    """Simulate a place outside a checkout, with these folders as mirrors; return the requests."""
     monkeypatch.setattr(data_files, "CHECKOUT", tmp_path / "site-packages")
     asked = []
 
@@ -861,13 +861,13 @@ def test_outside_a_checkout_mnist_is_downloaded_once(cache, mirrors, tmp_path, n
     assert not data.datasets.needs_download("mnist")
     assert loaded.name == "mnist"
     assert loaded.test_labels[:5].tolist() == [7, 2, 1, 0, 4]
-    # A mirror that failed is not asked for the rest.
+    # The rest is not requested from a mirror that failed.
     first = f"{STEMS[0]}.gz"
     assert asked == [f"/missing/{first}", f"/other/{first}", *(f"/good/{stem}.gz" for stem in STEMS)]
     assert not list(cache.rglob("*ubyte*"))
 
 
-def test_mirrors_that_will_not_do_are_each_named(cache, mirrors, tmp_path):
+def test_each_failing_mirror_is_named(cache, mirrors, tmp_path):
     write_idx_folder(tmp_path / "other", small_images())
     (tmp_path / "html").mkdir()
     (tmp_path / "html" / f"{STEMS[0]}.gz").write_text("<html>Please log in</html>")
@@ -894,12 +894,12 @@ def test_without_a_network_and_a_checkout_mnist_is_one_line_quickly(cache, mirro
     assert "\n" not in str(caught.value)
 
 
-def test_the_known_digests_are_those_of_the_committed_files():
+def test_the_known_digests_match_the_committed_files():
     for stem, digest in zip(STEMS, data_files.SOURCES["mnist"].digests, strict=True):
         assert hashlib.sha256(gzip.decompress((COMMITTED / f"{stem}.gz").read_bytes())).hexdigest() == digest
 
 
-def test_an_unknown_name_is_refused():
+def test_an_unknown_name_is_rejected():
     with pytest.raises(
         ValueError,
         match="no data set is called 'imagenet'; choose from mnist, fashion-mnist, cifar10, made-pictures, "
@@ -912,7 +912,7 @@ def test_an_unknown_name_is_refused():
 
 
 def tiny(monkeypatch, name, count=2):
-    """Let the batches of a data set in CIFAR-10's format hold so few images, whatever their checksums are."""
+    """Allow so few images in the batches of a data set in CIFAR-10's format, with any checksums."""
     source = data_files.SOURCES[name]
     versions = tuple(version._replace(images=count) for version in source.versions)
     changed = source._replace(versions=versions, digests=())
@@ -944,7 +944,7 @@ def cifar10(tmp_path, monkeypatch, twelve):
     folder = tmp_path / "root" / "cifar-10-batches-py"
     folder.mkdir(parents=True)
     for name, (images, labels) in batches_of(*twelve).items():
-        # In the oldest protocol, as the set's own: names of NumPy's modules and strings of bytes.
+        # In the oldest protocol, like the real set: names of NumPy's modules and byte strings.
         content = pickle.dumps({"data": images.reshape(-1, 3072), "labels": labels.tolist()}, protocol=2)
         (folder / name).write_bytes(content)
         monkeypatch.setitem(cifar.MD5, name, hashlib.md5(content).hexdigest())
@@ -998,7 +998,7 @@ def test_cifar10_is_read_from_its_archive_and_not_unpacked(cache, request, monke
 
 
 def make_known_to_torchvision(monkeypatch, folder):
-    """Write the file of labels that torchvision reads as well, and teach it the tiny set's checksums."""
+    """Write the file of labels that torchvision also reads, and give it the tiny set's checksums."""
     from torchvision.datasets import CIFAR10
 
     meta = pickle.dumps({"label_names": list(data_files.SOURCES["cifar10"].classes)})
@@ -1009,7 +1009,7 @@ def make_known_to_torchvision(monkeypatch, folder):
     return CIFAR10
 
 
-def test_cifar10_is_what_torchvision_reads(cache, cifar10, monkeypatch):
+def test_cifar10_equals_what_torchvision_reads(cache, cifar10, monkeypatch):
     folder, *_ = cifar10
     theirs = make_known_to_torchvision(monkeypatch, folder)(folder.parent)
     ours = load("cifar10", data_dir=folder.parent)
@@ -1017,7 +1017,7 @@ def test_cifar10_is_what_torchvision_reads(cache, cifar10, monkeypatch):
     assert theirs.targets == ours.train_labels.tolist()
 
 
-def test_the_published_checksums_are_torchvision_s():
+def test_the_published_checksums_match_torchvision():
     from torchvision.datasets import CIFAR10
 
     theirs = dict(CIFAR10.train_list + CIFAR10.test_list) | {CIFAR10.filename: CIFAR10.tgz_md5}
@@ -1078,7 +1078,7 @@ def test_a_missing_cifar10_batch_is_named(cache, request, version, file):
         load("cifar10", data_dir=folder.parent)
 
 
-def test_a_folder_without_any_says_what_was_looked_for(cache, tmp_path):
+def test_an_empty_folder_says_what_was_looked_for(cache, tmp_path):
     with pytest.raises(
         DataError, match=r"does not hold CIFAR-10: .* cifar-10-batches-py or cifar-10-batches-bin .*"
     ):
@@ -1092,7 +1092,7 @@ def test_a_folder_without_any_says_what_was_looked_for(cache, tmp_path):
     "course/colour_images/test_notebook.py draws and loads them, and `load` compares their checksums"
 )
 def test_the_made_pictures_are_the_same_bytes_everywhere(cache, monkeypatch, tmp_path):
-    """The checksums of what is drawn stand in SOURCES: `load` compares them with every set that it draws."""
+    """SOURCES has the checksums of the drawn pictures: `load` compares them with every set that it draws."""
     pictures.write(tmp_path / "made-pictures")
     source = data_files.SOURCES["made-pictures"]
 
@@ -1118,7 +1118,7 @@ def test_the_made_pictures_are_the_same_bytes_everywhere(cache, monkeypatch, tmp
         load("made-pictures", data_dir=tmp_path)
 
 
-def test_the_made_pictures_are_drawn_whatever_the_folder_of_the_others(cache, monkeypatch, tmp_path):
+def test_the_made_pictures_ignore_the_folder_of_the_others(cache, monkeypatch, tmp_path):
     tiny(monkeypatch, "made-pictures", 20)
     source = data_files.SOURCES["made-pictures"]
     monkeypatch.setattr(pictures, "BATCH", 20)
@@ -1137,7 +1137,7 @@ def test_pictures_repeat_and_depend_on_the_seed():
 
 @pytest.mark.parametrize("name", ["fashion-mnist", "cifar10"])
 def test_no_network_and_no_folder_gives_one_line_quickly(cache, monkeypatch, name):
-    # A port of this machine where nobody listens refuses at once, with or without a network around it.
+    # A local port where nobody listens refuses at once, with or without a network.
     monkeypatch.setitem(
         data_files.SOURCES, name, data_files.SOURCES[name]._replace(url="http://127.0.0.1:9/")
     )
@@ -1254,7 +1254,7 @@ def test_batches_hold_every_sample_once(count, size):
         (10, 4.0, TypeError, r"batch_size must be an int, got 4\.0"),
     ],
 )
-def test_batches_refuse_wrong_sizes_at_once(count, size, error, match):
+def test_batches_reject_wrong_sizes_at_once(count, size, error, match):
     with pytest.raises(error, match=match):
         batches(count, size)
 

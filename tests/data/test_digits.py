@@ -85,7 +85,7 @@ def test_every_mode_and_polarity_gives_the_same_digit(expected, change):
 
 @pytest.mark.parametrize(("ink", "hidden"), [((0, 0, 0), 0), ((255, 255, 255), 255), ((0, 0, 160), 255)])
 def test_ink_on_nothing(expected, ink, hidden):
-    """A transparent background may hide any colour; it is paper all the same."""
+    """A transparent background may have any colour; it still counts as paper."""
     alpha = np.asarray(seven(paper=0, ink=255))
     picture = np.full((*alpha.shape, 4), hidden, np.uint8)
     picture[alpha > 0, :3] = ink
@@ -94,7 +94,7 @@ def test_ink_on_nothing(expected, ink, hidden):
 
 
 def test_sixteen_bits_are_not_cut_off(expected):
-    # All of the ink lies in the low byte: a conversion to 8 bits would see nothing.
+    # All of the ink is in the low byte: a conversion to 8 bits would lose it.
     picture = np.where(np.asarray(seven()) < 128, 1000, 1200).astype(np.uint16)
     assert np.abs(prepare_digit(Image.fromarray(picture)).astype(int) - expected).mean() < 2.5
 
@@ -120,7 +120,7 @@ def test_a_deep_grey_picture_keeps_its_shades_in_colour(ramp):
     assert picture.min() < 10 < 245 < picture.max()
 
 
-def test_a_photo_that_was_turned_stands_upright(expected, tmp_path):
+def test_a_rotated_photo_is_turned_upright(expected, tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # The camera lay on its side.
     seven().rotate(90, expand=True).save(tmp_path / "turned.jpg", exif=exif, quality=95)
@@ -136,7 +136,7 @@ def test_a_digit_that_touches_the_edge():
 
 @pytest.mark.parametrize("shape", [(1, 1), (28, 28), (3, 500)])
 @pytest.mark.parametrize("value", [0, 128, 255])
-def test_a_blank_picture_is_refused(shape, value):
+def test_a_blank_picture_raises(shape, value):
     with pytest.raises(ValueError, match="there is no digit in the picture: it is blank"):
         prepare_digit(np.full(shape, value, np.uint8))
 
@@ -163,12 +163,12 @@ def test_tiny_pictures_do_not_crash(shape):
         np.full((2, 2), "x"),
     ],
 )
-def test_arrays_that_are_no_pictures_are_refused(array):
+def test_arrays_that_are_no_pictures_raise(array):
     with pytest.raises(ValueError, match=rf"a picture must have shape .* got shape \({array.shape[0]}"):
         prepare_digit(array)
 
 
-# Of equal brightness to the last digit or nearly; on the right, how bright ink and paper are.
+# Of equal or nearly equal brightness; on the right, the brightness of ink and paper.
 @pytest.mark.parametrize(
     ("ink", "paper"),
     [
@@ -218,14 +218,14 @@ def test_a_large_jpeg_is_made_smaller_while_it_is_read(expected, large, tmp_path
     assert max(max(size) for size in read) <= 5900 / 4
 
 
-def test_a_large_picture_that_cannot_be_is_refused(large, tmp_path):
+def test_a_large_picture_that_cannot_be_reduced_raises(large, tmp_path):
     large.save(tmp_path / "large.png", compress_level=1)
     with pytest.raises(ValueError, match="has 4400 x 5900 pixels, more than 25 million: make it smaller"):
         prepare_digit(tmp_path / "large.png")
 
 
-def test_a_picture_that_says_it_is_huge_is_refused_without_a_warning(tmp_path, recwarn):
-    """A hundred megapixels in a file of some bytes."""
+def test_a_picture_with_a_huge_header_raises_without_a_warning(tmp_path, recwarn):
+    """A hundred megapixels in a file of a few bytes."""
     header = b"P5 10000 10000 255\n"
     (tmp_path / "huge.pgm").write_bytes(header + bytes(10))
     with pytest.raises(ValueError, match="has 10000 x 10000 pixels"):
@@ -234,7 +234,7 @@ def test_a_picture_that_says_it_is_huge_is_refused_without_a_warning(tmp_path, r
 
 
 def test_no_other_program_is_started(tmp_path, monkeypatch):
-    """EPS is a program, which Ghostscript would run."""
+    """An EPS file is a program, which Ghostscript would run."""
     seven().convert("RGB").save(tmp_path / "seven.eps")
     monkeypatch.setattr("subprocess.check_call", lambda *arguments, **how: pytest.fail("Ghostscript"))
     with pytest.raises(OSError, match="cannot identify image file"):
@@ -252,7 +252,7 @@ def test_nan_pixels_do_not_spread():
 
 @pytest.fixture(scope="module")
 def right():
-    """Return a function: how many of 40 digits, made into pictures, the course's network reads right."""
+    """Return a function that counts how many of 40 pictures of digits the course's network reads right."""
     mnist, network = load("mnist"), load_model(MNIST_CNN, batch_size=1)
 
     def right(picture):
@@ -268,9 +268,9 @@ def right():
 
 @pytest.mark.exhaustive_unless(lambda kind: kind in list(KINDS)[::3], "every third kind of photograph")
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_photograph_is_read_whatever_the_light_and_whatever_lies_around(right, kind):
+def test_a_photograph_is_read_in_any_light_and_surroundings(right, kind):
     # MNIST's own digits, cleanly enlarged: 40 of 40. Measured 39 or 40 here; with one brightness for all of
-    # the paper 4 to 15, but for even light and the blackboard.
+    # the paper 4 to 15, except for even light and the blackboard.
     assert right(lambda digit, seed: photograph(digit, kind, seed)) >= 38
 
 
@@ -318,7 +318,7 @@ BOX = [(8, 8), (112, 8), (112, 152), (8, 152), (8, 8)]
         pytest.param(([(115, 5), (112, 20)], 4), id="a speck"),
     ],
 )
-def test_what_surrounds_the_digit_is_left_out(expected, mark):
+def test_marks_around_the_digit_are_left_out(expected, mark):
     digit, doubts = on_paper(mark)
     assert np.abs(digit.astype(int) - expected).mean() < 2.5
     assert doubts == []

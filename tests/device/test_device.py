@@ -28,7 +28,7 @@ def python(*lines, **environment):
 # --- The import --------------------------------------------------------------------------------------------
 
 
-def test_importing_the_package_prints_nothing_and_selects_something_to_run_kernels_on():
+def test_importing_the_package_prints_nothing_and_selects_a_device():
     printed = python(
         "import cnn_numba, sys",
         "from numba import cuda",
@@ -49,7 +49,7 @@ def test_importing_the_package_leaves_numba_cuda_torch_and_matplotlib_alone():
 
 
 @pytest.mark.skipif(not device.SELECTION.emulated, reason="no GPU is emulated here")
-def test_the_emulated_gpu_is_not_taken_for_one_that_was_to_be_used():
+def test_the_emulated_gpu_does_not_count_as_hardware():
     printed = python(
         "import gpuless",
         "gpuless.select()",
@@ -88,7 +88,7 @@ def test_numba_may_be_imported_first():
     assert printed == "True Kernel\n"
 
 
-def test_numba_cuda_imported_first_is_told_of_the_package():
+def test_importing_numba_cuda_first_gives_a_warning():
     printed = python(
         "import warnings",
         "from numba import cuda",
@@ -105,7 +105,7 @@ def test_numba_cuda_imported_first_is_told_of_the_package():
     ("gpu", "auto", "wished", "timed"),
     [("hardware", "gpu", "gpu", "gpu"), ("emulator", "cpu", "gpu", None), ("simulator", "cpu", None, None)],
 )
-def test_a_backend_is_chosen_by_what_there_is(monkeypatch, gpu, auto, wished, timed):
+def test_a_backend_is_chosen_by_the_available_device(monkeypatch, gpu, auto, wished, timed):
     monkeypatch.setattr(selection, "SELECTION", Selection(gpu, "no driver"))
     assert device.choose("auto") == auto
     assert device.choose("cpu") == "cpu"
@@ -134,7 +134,7 @@ def test_workers_on_one_machine_share_its_cores_in_both_backends(environment):
     assert gpu == int(environment.get("GPULESS_THREADS", cpu))
 
 
-def test_where_a_training_runs_is_said_with_the_reason(monkeypatch):
+def test_the_place_of_a_training_is_given_with_the_reason(monkeypatch):
     monkeypatch.setattr(nvidia, "driver", lambda: Driver((Gpu("Toy GPU", (9, 0)),), (13, 2), "580", None))
     threads = "1 CPU thread" if device.threads() == 1 else f"{device.threads()} CPU threads"
     monkeypatch.setattr(selection, "SELECTION", Selection("hardware", "a GPU was found"))
@@ -147,7 +147,7 @@ def test_where_a_training_runs_is_said_with_the_reason(monkeypatch):
 
 
 def test_the_sanitizer_takes_vector_accesses_where_there_is_a_gpu():
-    """There `load4` and `store4` are instructions, and Python needs another way to do what they do."""
+    """There `load4` and `store4` are instructions, and Python needs a substitute."""
     pytest.importorskip("numba_cuda")
     printed = python(
         "import numpy as np",
@@ -157,12 +157,12 @@ def test_the_sanitizer_takes_vector_accesses_where_there_is_a_gpu():
         "report = sanitize(relu_forward_vectorized_kernel)[1, 32](x, out)",
         "print(report.ok, out.tolist())",
         GPULESS="hardware",
-        PYTHONWARNINGS="ignore",  # arrays on the host: no GPU here has any other
+        PYTHONWARNINGS="ignore",  # arrays on the host: there is no memory of a GPU here
     )
     assert printed == "True [0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0]\n"
 
 
-def test_the_import_takes_little_beside_numbas():
+def test_the_import_takes_little_compared_with_numba():
     printed = python(
         "from time import process_time",
         "began = process_time()",
@@ -171,7 +171,7 @@ def test_the_import_takes_little_beside_numbas():
         "import cnn_numba",
         "print(process_time() - began - numbas, numbas)",
     )
-    # In one process, as machines differ: ours takes half of Numba's, and PyTorch's would take seven times it.
+    # In one process, as machines differ: ours takes half as long as Numba, PyTorch would take seven times.
     ours, numbas = map(float, printed.split())
     assert ours < 2 * numbas
 

@@ -1,4 +1,4 @@
-"""What the host does with a GPU, real or simulated: arrays, streams, launches."""
+"""The host's side of a GPU, real or simulated: arrays, streams, launches."""
 
 from types import SimpleNamespace
 
@@ -119,7 +119,7 @@ def test_pinned_memory_is_an_array():
         ),
     ],
 )
-def test_what_is_no_such_array_is_named(array, error, message):
+def test_wrong_arrays_are_named(array, error, message):
     with pytest.raises(error, match=message):
         device.arrays.check_device_array("x", array, (2, 3))
 
@@ -135,7 +135,7 @@ def test_an_array_of_another_gpu_is_named(monkeypatch):
         device.arrays.check_device_array("x", device.zeros(3), (3,))
 
 
-def test_more_elements_than_the_kernels_count_are_refused(monkeypatch):
+def test_more_elements_than_the_kernels_count_are_rejected(monkeypatch):
     monkeypatch.setattr(device.arrays, "MOST_ELEMENTS", 5)
     device.arrays.check_device_array("x", device.zeros(5), (5,))
     with pytest.raises(ValueError, match="x has 6 elements; the kernels count up to 5"):
@@ -156,7 +156,7 @@ def test_outputs_are_checked_or_allocated():
 # --- Streams -----------------------------------------------------------------------------------------------
 
 
-def test_what_was_copied_from_the_host_may_change_at_once(monkeypatch):
+def test_copied_host_arrays_may_change_at_once(monkeypatch):
     waits = []
     monkeypatch.setattr(arrays, "synchronize", lambda: waits.append(device.current_stream()))
     on = device.stream()
@@ -166,7 +166,7 @@ def test_what_was_copied_from_the_host_may_change_at_once(monkeypatch):
     assert waits == [on, on]
 
 
-def test_the_current_stream_is_that_of_the_innermost_with():
+def test_the_innermost_with_sets_the_current_stream():
     outer, inner = device.stream(), device.stream()
 
     def fail():
@@ -195,7 +195,7 @@ def test_launches_and_copies_go_to_the_current_stream(monkeypatch):
     assert seen == [((2, 1, 1), (8, 4, 1), on, 64), (1.5,)]
 
 
-def test_time_is_refused_without_a_gpu(monkeypatch):
+def test_time_raises_without_a_gpu(monkeypatch):
     for gpu in ("emulator", "simulator"):
         monkeypatch.setattr(selection, "SELECTION", Selection(gpu, "no driver"))
         with pytest.raises(RuntimeError, match=r"there is no GPU to be timed \(no driver\)"):
@@ -205,14 +205,14 @@ def test_time_is_refused_without_a_gpu(monkeypatch):
 # --- Launches ----------------------------------------------------------------------------------------------
 
 
-def test_a_launch_covers_what_it_is_told_to():
+def test_a_launch_covers_all_elements():
     x = device.zeros(10)
     device.launch(add_kernel, device.blocks(x.size, 4), 4, x, np.float32(2))
     assert device.to_host(x).tolist() == [2.0] * 10
 
 
 @pytest.mark.parametrize(("count", "grids"), [(0, []), (1, [1]), (4, [1]), (5, [2])])
-def test_a_launch_for_each_element_has_whole_blocks_and_for_none_is_none(count, grids):
+def test_launch_for_each_uses_whole_blocks_and_launches_nothing_for_none(count, grids):
     launched = []
     with device.observe_launches(launched.append):
         device.launch_for_each(add_kernel, count, 4, "x", 2)
@@ -239,7 +239,7 @@ def test_blocks(size, threads, expected):
         (1, 32, 48 * 1024 + 1, ValueError, r"49152 bytes \(48 KB\) of shared memory, not 49153"),
     ],
 )
-def test_what_no_gpu_can_launch_is_named(grid, block, shared, error, message):
+def test_impossible_launches_are_named(grid, block, shared, error, message):
     x = device.zeros(4)
     with pytest.raises(error, match=message):
         device.launch(add_kernel, grid, block, x, np.float32(1), shared=shared)
@@ -259,7 +259,7 @@ def test_a_float_is_no_grid_even_if_the_same_integer_was_one():
         device.launch(add_kernel, 1.0, 4, x, np.float32(1))
 
 
-def test_a_host_array_is_refused():
+def test_a_host_array_is_rejected():
     with pytest.raises(TypeError, match=r"add_kernel: an array of shape \(4,\) is on the host"):
         device.launch(add_kernel, 1, 4, np.zeros(4, np.float32), np.float32(1))
 

@@ -1,4 +1,4 @@
-"""The note on a kernel: with which types it is launched."""
+"""The note on a kernel: the types of its launches."""
 
 from cnn_numba import device
 
@@ -19,7 +19,7 @@ def test_a_note_changes_nothing_but_the_attributes():
     assert function.allowed == {"spills": "why"}
 
 
-def test_a_kernel_with_a_note_compiles_for_what_it_is_given():
+def test_a_kernel_with_a_note_compiles_for_its_arguments():
     @cuda.jit
     @device.signature("void(float32[::1])")
     def count_kernel(out):

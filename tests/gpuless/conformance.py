@@ -1,11 +1,11 @@
 """Run a compiler's own tests on the emulated GPU, and compare the outcome with a list.
 
-``python conformance.py`` runs those that numba-cuda's wheel ships, each module in a process of its own;
+``python conformance.py`` runs those that numba-cuda's wheel ships, each module in its own process;
 ``python conformance.py cudapy.test_array`` those that are named. The wheel of numba-cuda-mlir ships none:
-``python conformance.py --mlir CLONE`` runs those of a clone of its repository. Whatever does not pass stands
-in ``conformance.toml`` or ``conformance-mlir.toml`` with its reason, and whatever stands there must not pass.
-What the modules print, and why tests failed, is kept in ``build``, in a folder that is named like the list.
-When all have run, and all is as listed, the table in ``docs/emulated-gpu.md`` is written anew.
+``python conformance.py --mlir CLONE`` runs those of a clone of its repository. Tests that do not pass are
+in ``conformance.toml`` or ``conformance-mlir.toml`` with a reason, and the tests there must not pass.
+The output of the modules and the failures are kept in ``build``, in a folder named like the list.
+When all have run, and all is as listed, the table in ``docs/emulated-gpu.md`` is rewritten.
 """
 
 import argparse
@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "emulated-gpu.md"
 OUTCOMES = ("passed", "failed", "skipped")
 _REPOSITORY = "https://github.com/NVIDIA/numba-cuda-mlir"
-_LIMIT = 1200  # seconds that a module may take
+_LIMIT = 1200  # seconds for a module
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Suite:
     name : str
         Of the list, of the folder of logs and of the table.
     compiler : str
-        The distribution that is tested.
+        The tested distribution.
     packages : dict of str to str
-        The folders of tests, below the root, and what each is about.
+        The folders of tests, below the root, and the subject of each.
     imported_as : str
         The package that the modules are imported from; with "" pytest imports them by their files.
     first : str
-        A module that is imported before the tests: where all run in one process, some test has done so.
+        A module to import before the tests: if all run in one process, an earlier test has imported it.
     clone : Path, optional
         Of the repository that has the tests; without it the package has them.
     """
@@ -59,12 +59,12 @@ class Suite:
 
     @property
     def list(self):
-        """The file that says what does not pass."""
+        """The file that lists the tests that do not pass."""
         return HERE / f"{self.name}.toml"
 
     @property
     def logs(self):
-        """The folder of what the modules print."""
+        """The folder for the output of the modules."""
         return HERE.parents[1] / "build" / self.name
 
     @property
@@ -127,7 +127,7 @@ def of_clone(path):
 
 
 class _Module(pytest.Module):
-    """A module that is imported by its name; by its file pytest would not find out the name."""
+    """A module that is imported by name: from the file pytest would not find the name."""
 
     def _getobj(self):
         folder, file = self.path.parts[-2:]
@@ -136,7 +136,7 @@ class _Module(pytest.Module):
 
 
 def pytest_sessionstart():
-    """Import what modules expect that others have imported."""
+    """Import what modules expect others to have imported."""
     importlib.import_module(os.environ["CONFORMANCE_FIRST"])
 
 
@@ -152,24 +152,24 @@ def pytest_collect_directory(path, parent):
 
 @pytest.fixture(scope="class")
 def initialize_from_pytest_config(request):
-    """Stand for the fixture that numba-cuda's own conftest.py has, which the wheel lacks."""
+    """Replace the fixture of numba-cuda's own conftest.py, which the wheel lacks."""
     request.cls._dump_failed_filechecks = False
 
 
 def pytest_collection_modifyitems(items):
-    """Note the tests that are to be run."""
+    """Record the tests to run."""
     _note(*({"test": _name(item.nodeid), "outcome": "not run"} for item in items))
 
 
 def pytest_runtest_logreport(report):
-    """Note what has become of a test, or of a part of it."""
+    """Record the outcome of a test, or of a part of it."""
     if report.when == "call" or not report.passed:
         outcome = "passed" if hasattr(report, "wasxfail") and report.skipped else report.outcome
         _note({"test": _name(report.nodeid), "outcome": outcome, "why": _why(report)})
 
 
 def pytest_collectreport(report):
-    """Note a module that could not be imported, or is skipped as a whole."""
+    """Record a module that cannot be imported, or is skipped as a whole."""
     if not report.passed:
         _note({"test": _name(report.nodeid), "outcome": report.outcome, "why": _why(report)})
 
@@ -198,7 +198,7 @@ def _note(*records):
 
 
 def modules(suite):
-    """Return the modules that there are, as ``package.module``."""
+    """Return all modules, as ``package.module``."""
     return [
         f"{Path(package).name}.{file.stem}"
         for package in suite.packages
@@ -207,7 +207,7 @@ def modules(suite):
 
 
 def run(suite, module, folder, limit=_LIMIT):
-    """Run a module in a process of its own.
+    """Run a module in its own process.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def run(suite, module, folder, limit=_LIMIT):
     folder : Path
         Where notes are kept.
     limit : float
-        Seconds, after which it is stopped.
+        Seconds until it is stopped.
 
     Returns
     -------
@@ -251,7 +251,7 @@ def run(suite, module, folder, limit=_LIMIT):
 
 
 def _read(notes, module, end):
-    """Return outcome and reason of each test that was noted."""
+    """Return outcome and reason of each recorded test."""
     found = {}
     for line in notes.read_text(encoding="utf-8").splitlines() if notes.exists() else ():
         record = json.loads(line)
@@ -266,7 +266,7 @@ def _read(notes, module, end):
 
 
 def run_all(suite, chosen, folder, processes=2, tell=print):
-    """Run modules, a number of them at a time; return outcome and reason of each test."""
+    """Run modules, several at a time; return outcome and reason of each test."""
     found = {}
     with concurrent.futures.ThreadPoolExecutor(processes) as pool:
         running = {pool.submit(run, suite, module, folder): module for module in chosen}
@@ -283,7 +283,7 @@ def run_all(suite, chosen, folder, processes=2, tell=print):
 
 
 def listed(suite):
-    """Return (outcome, reason, outcome on other machines or None) of each test that is listed."""
+    """Return (outcome, reason, outcome on other machines or None) of each listed test."""
     entries = tomllib.loads(suite.list.read_text(encoding="utf-8"))["reason"]
     return {
         test: (entry["outcome"], entry["why"], entry.get("elsewhere"))
@@ -293,7 +293,7 @@ def listed(suite):
 
 
 def differences(suite, found, chosen):
-    """Return what is other than the list says, a line for each test; `chosen` are the modules that ran."""
+    """Return the differences from the list, a line for each test; `chosen` are the modules that ran."""
     known = {test: entry for test, entry in listed(suite).items() if _module(test) in chosen}
     lines = []
     for test, (outcome, why) in sorted(found.items()):
@@ -325,7 +325,7 @@ def table(suite, found):
 
 
 def tested(suite):
-    """Return of which version the compiler is, and of which tag and commit the tests of a clone are."""
+    """Return the version of the compiler, and tag and commit of the tests of a clone."""
     compiler = f"{suite.compiler} {importlib.metadata.version(suite.compiler)}"
     if not suite.clone:
         return f"tests of {compiler}"
@@ -339,7 +339,7 @@ def _marks(suite):
 
 
 def recorded(suite):
-    """Return the table that the page has."""
+    """Return the table of the page."""
     begin, end = _marks(suite)
     return PAGE.read_text(encoding="utf-8").partition(begin)[2].partition(end)[0].strip()
 
@@ -352,7 +352,7 @@ def record(suite, found):
 
 
 def main():
-    """Run what the command line names; exit with 1 if the outcome is other than the list says."""
+    """Run the modules on the command line; exit with 1 if the outcome differs from the list."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--mlir", metavar="CLONE", help="run the tests of this clone of numba-cuda-mlir")
     parser.add_argument("modules", nargs="*", help="such as cudapy.test_array; all by default")

@@ -1,4 +1,4 @@
-"""All that these tests need of pytest: nothing of the project around them, so that gpuless can leave it."""
+"""What these tests need of pytest: nothing of the project around them, so that gpuless can leave it."""
 
 import os
 import sys
@@ -17,13 +17,13 @@ SELECTION = gpuless.select()  # before a test imports numba.cuda
 
 EMULATED = "gpuless.counts.count", "gpuless.counts.counting"
 
-# Where kernels run on something else, `test_simulator` gives these a process with the simulator.
+# If kernels run elsewhere, `test_simulator` runs these in a process with the simulator.
 collect_ignore_glob = ["programs/*", *([] if SELECTION.simulated else [simulator_by_name.FILES])]
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest's, which chooses by marks
+@pytest.hookimpl(tryfirst=True)  # before pytest's own hook, which selects by marks
 def pytest_collection_modifyitems(items):
-    """Mark what repeats; leave out the examples of what needs the emulated GPU, where there is none."""
+    """Mark repetitions; without the emulated GPU skip the examples that need it."""
     mark_repetitions(items)
     for item in items:
         if item.path.match(simulator_by_name.FILES) and not SELECTION.simulated:
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_configure(config):
-    """Know the markers there are, where no pyproject.toml tells."""
+    """Register the markers, in case there is no pyproject.toml."""
     config.addinivalue_line("markers", "needs(package): takes a package that gpuless does without")
     config.addinivalue_line("markers", "slow: takes more than a few seconds")
     config.addinivalue_line("markers", "exhaustive(covered): repeats what other tests prove")
@@ -47,15 +47,15 @@ def pytest_configure(config):
 
 @pytest.fixture
 def rng():
-    """Return a generator that starts afresh, from the same seed, in every test."""
+    """Return a generator with the same seed in every test."""
     return np.random.default_rng(0)
 
 
 @pytest.fixture
 def no_kernels(tmp_path, monkeypatch):
-    """Give an empty folder of kernels, and a process in which no program has taught Numba anything.
+    """Use an empty folder of kernels, and a Numba without extensions from programs.
 
-    What programs of the test teach it is forgotten with the test.
+    Extensions from programs of the test are removed after it.
     """
     from gpuless.frontends.numba_cuda import registrations
 
@@ -72,15 +72,15 @@ def no_kernels(tmp_path, monkeypatch):
 
 @pytest.fixture
 def found(no_kernels, monkeypatch):
-    """Return a list that tells of each kernel asked for whether it was there."""
+    """Return a list with, for each requested kernel, whether it was found."""
     from gpuless.frontends.numba_cuda import overloads
 
-    told, load = [], overloads.Overloads.load_overload
+    loaded, load = [], overloads.Overloads.load_overload
 
     def asked(self, *arguments):
         kernel = load(self, *arguments)
-        told.append(kernel is not None)
+        loaded.append(kernel is not None)
         return kernel
 
     monkeypatch.setattr(overloads.Overloads, "load_overload", asked)
-    return told
+    return loaded

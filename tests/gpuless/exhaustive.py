@@ -1,6 +1,6 @@
-"""The two marks of what `make test` leaves to `make test-all`; each says what is proven elsewhere.
+"""The two marks of tests that `make test` leaves to `make test-all`; each names the tests that cover it.
 
-`@pytest.mark.exhaustive(covered)`: the whole test repeats what others prove; `covered` names them.
+`@pytest.mark.exhaustive(covered)`: the whole test repeats others; `covered` names them.
 `@pytest.mark.exhaustive_unless(kept, covered)`: `make test` keeps the cases for which `kept` is true, a
 function of the parameters that it names; the others repeat them.
 """
@@ -12,7 +12,7 @@ import pytest
 
 
 def mark_repetitions(items):
-    """Give the mark `exhaustive` to those cases of `exhaustive_unless` that are not kept."""
+    """Mark the cases of `exhaustive_unless` that are not kept as `exhaustive`."""
     named = functools.cache(lambda kept: inspect.signature(kept).parameters.keys())  # of thousands of cases
     for item in items:
         mark = item.get_closest_marker("exhaustive_unless")

@@ -1,4 +1,4 @@
-"""Kernels that fail, for `test_emulator_faults`: run as a program, it prints what each is told, as JSON."""
+"""Kernels that fail, for `test_emulator_faults`: run as a program, it prints their messages as JSON."""
 
 import json
 import linecache
@@ -70,7 +70,7 @@ def debugged(x):
 
 @cuda.jit
 def once(x):
-    """Fail the first time, and not when it is run again."""
+    """Fail the first time, but not when it is run again."""
     if x[0] == 0:
         x[0] = 1
         x[5_000_000] = 1
@@ -82,7 +82,7 @@ def misaligned(x, y):
 
 
 class View:
-    """Some numbers of an array that begin at any byte of it."""
+    """A view of an array that begins at any byte."""
 
     def __init__(self, array, offset):
         data = array.__cuda_array_interface__["data"][0] + offset, False
@@ -203,14 +203,14 @@ def forever(x):
 
 
 def count_once():
-    """Run a kernel in a process of its own."""
+    """Run a kernel in its own process."""
     x = cuda.to_device(np.zeros(64, np.float32))
     counted[1, 64](x)
     return float(x.copy_to_host().sum())
 
 
 def waits():
-    """Return what kernels make whose threads wait for each other."""
+    """Return the results of kernels whose threads wait for each other."""
 
     def results(kernel, grid, block):
         x, y = (cuda.to_device(np.zeros(1024, np.int32)) for _ in range(2))
@@ -247,7 +247,7 @@ def in_a_thread(launch):
 
 
 def in_a_cell():
-    """Return a kernel as a notebook has it: in no file."""
+    """Return a kernel like one of a notebook: in no file."""
     name, text = (
         "<ipython-input-7-abc>",
         "@cuda.jit\ndef cell(x):\n    x[cuda.grid(1) + 500_000] = 1  # a cell\n",
@@ -258,8 +258,8 @@ def in_a_cell():
     return names["cell"]
 
 
-def told(launch):
-    """Return what a launch is told."""
+def message_of(launch):
+    """Return the error of a launch, or an empty string."""
     try:
         launch()
     except Exception as error:
@@ -272,25 +272,25 @@ def main():
     x, y = cuda.to_device(np.zeros(64, np.float32)), cuda.to_device(np.zeros((64, 64), np.float32))
     numbers = cuda.to_device(np.zeros(64, np.int64))
     found = {
-        "inlined": told(lambda: inlined[(2, 2), (4, 8)](y, x)),
-        "merged": told(lambda: merged[1, 32](x)),
-        "merged_from_elsewhere": told(lambda: merged_from_elsewhere[1, 32](x)),
-        "written": told(lambda: written[4, 40](y, x)),
-        "added": told(lambda: added[1, 64](x)),
-        "recursive": told(lambda: recursive[1, 64](x)),
-        "debugged": told(lambda: debugged[1, 64](x)),
-        "cell": told(lambda: in_a_cell()[1, 64](x)),
-        "aligned": told(lambda: misaligned[1, 32](x, cuda.as_cuda_array(View(y, 4)))),
-        "misaligned": told(lambda: misaligned[1, 32](x, cuda.as_cuda_array(View(y, 2)))),
-        "once": told(lambda: once[1, 1](numbers)),
+        "inlined": message_of(lambda: inlined[(2, 2), (4, 8)](y, x)),
+        "merged": message_of(lambda: merged[1, 32](x)),
+        "merged_from_elsewhere": message_of(lambda: merged_from_elsewhere[1, 32](x)),
+        "written": message_of(lambda: written[4, 40](y, x)),
+        "added": message_of(lambda: added[1, 64](x)),
+        "recursive": message_of(lambda: recursive[1, 64](x)),
+        "debugged": message_of(lambda: debugged[1, 64](x)),
+        "cell": message_of(lambda: in_a_cell()[1, 64](x)),
+        "aligned": message_of(lambda: misaligned[1, 32](x, cuda.as_cuda_array(View(y, 4)))),
+        "misaligned": message_of(lambda: misaligned[1, 32](x, cuda.as_cuda_array(View(y, 2)))),
+        "once": message_of(lambda: once[1, 1](numbers)),
     }
     gpuless.set_limits(kernel_seconds=0.5)  # for which they keep all cores busy
     found |= {
-        "endless": told(lambda: endless[3000, 64](x)),
-        "in a thread": told(lambda: in_a_thread(lambda: endless[4, 64](x))),
-        "in a graph": told(lambda: in_a_graph(x)),
-        "absent": told(lambda: absent[8, 64](x)),
-        "early": told(lambda: early[8, 64](x)),
+        "endless": message_of(lambda: endless[3000, 64](x)),
+        "in a thread": message_of(lambda: in_a_thread(lambda: endless[4, 64](x))),
+        "in a graph": message_of(lambda: in_a_graph(x)),
+        "absent": message_of(lambda: absent[8, 64](x)),
+        "early": message_of(lambda: early[8, 64](x)),
     }
     gpuless.set_limits(kernel_seconds=30)
     found |= {"waits": waits(), "lines": [line for line in open(__file__, encoding="utf-8")]}

@@ -1,4 +1,4 @@
-"""A new interpreter, for tests of what happens at import and of other tests."""
+"""A new interpreter, for tests of imports and of other tests."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from warm_python import warm
 
 import gpuless
 
-# What is imported stays: to look through it for garbage takes a sixth of the time of an import.
+# Imported objects stay: garbage collection would take a sixth of the time of an import.
 NO_SEARCH = "import gc; gc.disable()"
 # The package that is tested, and the modules beside this one.
 PATH = os.pathsep.join([str(Path(gpuless.__file__).parents[1]), str(Path(__file__).parent)])
@@ -30,7 +30,7 @@ def python(*lines, **environment):
 
 
 def python_on_the_emulated_gpu(*lines):
-    """Do as `python` does in a process that has imported Numba, for what comes after that."""
+    """Like `python`, in a process that has already imported Numba."""
     if not sys.platform.startswith("linux"):
         return python(*lines, GPULESS="emulator")
     env = {key: value for key, value in os.environ.items() if key != "NUMBA_ENABLE_CUDASIM"}
@@ -43,7 +43,7 @@ def python_on_the_emulated_gpu(*lines):
 def run_pytest(*options, cwd, **environment):
     """Run pytest in a fresh interpreter, with no plugins but its own and pytest-xdist; return the process.
 
-    To import all that an environment has takes longer than such a run.
+    Importing all plugins of an environment takes longer than such a run.
     """
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "xdist", *options],

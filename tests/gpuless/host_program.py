@@ -1,4 +1,4 @@
-"""What a host does with `numba.cuda`, as expressions: prints what each gives, to compare two kinds."""
+"""Host code with `numba.cuda`, as expressions: prints the result of each, to compare two devices."""
 
 import contextlib
 import io
@@ -17,13 +17,13 @@ R = cuda.to_device(np.zeros(3, [("x", np.int32), ("y", np.float64)]))
 
 
 class Wrapper:
-    """An array of another library's, in device memory."""
+    """An array of another library, in device memory."""
 
     __cuda_array_interface__ = D.__cuda_array_interface__
 
 
 class HostWrapper:
-    """One that is not."""
+    """One that is not in device memory."""
 
 
 @cuda.jit
@@ -160,7 +160,7 @@ cuda.jit(lambda x: None, boundscheck=True)
 
 
 def said(value):
-    """Return what there is to compare of a value."""
+    """Return the comparable form of a value."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.tolist()}"
     if isinstance(value, (tuple, list)):
@@ -169,7 +169,7 @@ def said(value):
 
 
 def main():
-    """Print each expression with what it gives, or the kinds of error that it raises."""
+    """Print each expression with its result, or the kinds of error that it raises."""
     for line in filter(None, EXPRESSIONS.splitlines()):
         try:
             with contextlib.redirect_stdout(io.StringIO()):

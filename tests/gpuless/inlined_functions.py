@@ -1,4 +1,4 @@
-"""Device functions that Numba inlines itself, into kernels of other files; they stand above all of these."""
+"""Device functions that Numba inlines into kernels of other files; their lines are above all of these."""
 
 from numba import cuda, float32
 

@@ -1,4 +1,4 @@
-"""Test gpuless where NumPy and pytest are installed and nothing else.
+"""Test gpuless with only NumPy and pytest installed.
 
 ``python numpy_alone.py`` runs the tests of the simulator and of the sanitizer in the Python that it is called
 with, such as one that no compiler is made for; further arguments are pytest's. `make` makes an environment
@@ -17,17 +17,17 @@ from pathlib import Path
 import gpuless
 
 HERE = Path(__file__).parent
-#: The tests of the simulator, of the sanitizer and of what is recorded.
+#: The tests of the simulator, the sanitizer and the recordings.
 FILES = sorted(
     [path.name for path in HERE.glob("test_simulator_*.py")]
     + ["test_access.py", "test_lines.py", "test_sanitizer.py", "test_simulate.py", "test_words.py"]
 )
-#: What is there beside gpuless and its tests.
+#: What is installed beside gpuless and its tests.
 DISTRIBUTIONS = ("numpy", "pytest", "pluggy", "iniconfig", "packaging", "pygments")
 
 
 def make(folder, *more):
-    """Return the Python of a new environment in a folder, which has these distributions as well."""
+    """Return the Python of a new environment in a folder, with these distributions added."""
     venv.EnvBuilder(symlinks=os.name != "nt").create(folder)
     paths = {"base": str(folder), "platbase": str(folder), "installed_base": str(folder)}
     site = Path(sysconfig.get_path("purelib", "venv", paths))
@@ -42,7 +42,7 @@ def make(folder, *more):
 
 
 def link(source, target):
-    """Let a file or a folder be elsewhere too, unless it is: several distributions share some."""
+    """Link a file or a folder elsewhere, unless it is there: several distributions share some."""
     if target.exists() or target.is_symlink():
         return
     if os.name != "nt":
@@ -64,13 +64,13 @@ def run(python, *arguments, **options):
 
 
 def main(arguments):
-    """Run tests in this Python, all of `FILES` unless some are named; return pytest's exit status."""
+    """Run tests in this Python, by default all of `FILES`; return pytest's exit status."""
     import pytest
 
     files = [argument for argument in arguments if argument.endswith(".py")]
     options = [argument for argument in arguments if argument not in files]
     os.chdir(HERE)  # a program that a test starts would import the gpuless of the folder that it runs in
-    # Not what a folder above says: it may want plugins, and import what is not here.
+    # Ignore settings of folders above: they may need plugins and missing packages.
     apart = ["-c", os.devnull, "--rootdir", str(HERE), "--confcutdir", str(HERE), "-p", "no:cacheprovider"]
     return pytest.main([*apart, "--strict-markers", *options, *(files or FILES)])
 

@@ -1,6 +1,6 @@
-"""Kernels with a mistake in them, one each: what the sanitizer must find and how it must call it.
+"""Kernels with one mistake each: what the sanitizer must find and how it must name it.
 
-The comment ``# bug`` stands on a line that the finding must point to. At the end stand kernels that look much
+The comment ``# bug`` marks a line that the finding must point to. The kernels at the end look much
 like them and are right.
 """
 
@@ -27,7 +27,7 @@ def zeros(*shape, dtype=np.float32):
 
 
 def new(*shape, dtype=np.float32):
-    """Return an array for `cuda.device_array_like`: nobody has written it."""
+    """Return an array for `cuda.device_array_like`: uninitialised."""
     return New(shape, dtype)
 
 
@@ -72,7 +72,7 @@ BUGS = []
 
 
 def bug(grid, block, arguments, *kinds, array=None, dynamic=0):
-    """Make a function a kernel and note what is wrong with it."""
+    """Make a function a kernel and record its mistake."""
 
     def note(function):
         kernel = cuda.jit(function)
@@ -466,7 +466,7 @@ def fence_too_early(x, partial, count, out):
 
 
 @bug(3, B, lambda: [floats(3 * B), new(3), zeros(1, dtype=np.int32), new(1)], "race between blocks", array="partial")  # fmt: skip # noqa: E501
-def flag_nobody_looks_at(x, partial, count, out):
+def flag_that_is_never_read(x, partial, count, out):
     if cuda.threadIdx.x == 0:
         if cuda.blockIdx.x < cuda.gridDim.x - 1:
             partial[cuda.blockIdx.x] = x[cuda.grid(1)]
@@ -539,7 +539,7 @@ def barriers_in_an_uneven_loop(lengths):
 
 
 @bug(1, B, lambda: [floats(B)], "divergent barrier")
-def barrier_in_a_round_of_its_own(x):
+def barrier_in_another_round(x):
     t = cuda.threadIdx.x
     for k in range(2):
         if k == t % 2:
@@ -572,7 +572,7 @@ def wait_for_the_block():
 
 
 @bug(1, B, lambda: [floats(B)], "divergent barrier")
-def device_function_in_a_round_of_its_own(x):
+def device_function_in_another_round(x):
     for k in range(2):
         if k == cuda.threadIdx.x % 2:
             wait_for_the_block()
@@ -1095,7 +1095,7 @@ def tree_of_eight_threads(x, out):
     value = x[cuda.grid(1)]
     offset = cuda.blockDim.x // 2
     while offset > 0:
-        # The upper half takes garbage, and nobody looks at its sums.
+        # The upper half takes garbage, and nothing uses its sums.
         value += cuda.shfl_down_sync(ALL, value, offset)
         offset //= 2
     if cuda.threadIdx.x == 0:
@@ -1178,7 +1178,7 @@ def votes_after_a_return(x, out):
 
 
 @correct(1, 32, lambda: [floats(20), zeros(20)])
-def only_those_who_come_are_named(x, out):
+def only_arriving_lanes_are_named(x, out):
     t = cuda.threadIdx.x
     mask = cuda.ballot_sync(ALL, t < x.size)
     if t < x.size:

@@ -32,7 +32,7 @@ def workers():
 
 
 class DeviceArray:
-    """An array in the emulated GPU's memory, for a while."""
+    """A temporary array in the emulated GPU's memory."""
 
     def __init__(self, array):
         array = np.ascontiguousarray(array)
@@ -41,12 +41,12 @@ class DeviceArray:
         ctypes.memmove(self.address, array.ctypes.data, array.nbytes)
 
     def read(self):
-        """Return what it holds now."""
+        """Return its contents."""
         raw = ctypes.string_at(self.address, self.nbytes)
         return np.frombuffer(raw, self.dtype).reshape(self.shape)
 
     def free(self):
-        """Give its memory back."""
+        """Free its memory."""
         workers().arena.free(self.address)
 
 
@@ -72,7 +72,7 @@ def run(text, arrays, grid=(1, 1, 1), block=(32, 1, 1), shared=0, kernel="f", nu
 
 
 def _load_variables(module):
-    """Put the variables of a module into memory with what they begin with; return where, or 0."""
+    """Put the variables of a module into memory with their initial values; return the address, or 0."""
     places, size = lay_out(module.variables.values(), ("global", "const"))
     if not size:
         return 0
@@ -121,13 +121,13 @@ def _loaded(type_):
 
 
 def apply(instruction, types, result, *values):
-    """Return what an instruction makes of numbers, given as bits: computed in lanes, and once for all."""
+    """Return the results of an instruction for numbers, given as bits: in lanes, and as a scalar."""
     (found,) = apply_all([instruction], types, [result], *values)
     return found
 
 
 def apply_all(instructions, types, results, *values):
-    """Return for each of several instructions, in one kernel, what `apply` does.
+    """Return the result of `apply` for each of several instructions, in one kernel.
 
     The second time each block computes one number in all its lanes, which scalar code does.
     """
@@ -166,7 +166,7 @@ ret;
 
 
 def results(body, arrays=(), block=32, grid=1, shared=0, **written):
-    """Return what each thread of `threads` leaves in its place of the last array, and the other arrays."""
+    """Return the result of each thread of `threads` in the last array, and the other arrays."""
     out = np.zeros(block * grid, np.uint32)
     text = threads(body, len(arrays) + 1, **written)
     *others, found = run(text, [*arrays, out], (grid, 1, 1), (block, 1, 1), shared)

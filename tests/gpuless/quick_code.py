@@ -1,4 +1,4 @@
-"""Machine code that is made quickly and runs slowly, where its speed is not what a test is about."""
+"""Machine code that compiles quickly and runs slowly, for tests that are not about speed."""
 
 import contextlib
 
@@ -24,7 +24,7 @@ def compile_plainly(text):
 
 @contextlib.contextmanager
 def compiled_plainly(monkeypatch):
-    """Compile kernels plainly meanwhile; other tests find no such code, in their kernels nor on disk."""
+    """Compile kernels plainly meanwhile; other tests find no such code, in kernels or on disk."""
     if not gpuless.select().emulated:
         yield
         return

@@ -1,13 +1,13 @@
-"""Random programs, each written twice at once: in PTX, and as a Python generator that one thread runs.
+"""Random programs, each written in PTX and as a Python generator that one thread runs.
 
-The two have in common what is drawn, and nothing else: the lanes of a warp, their masks and where they meet
+The two share only the random draws: the lanes of a warp, their masks and where they meet
 have no counterpart in Python, whose own ``if``, ``while``, ``break``, ``continue``, ``return`` do the work.
 """
 
 import random
 import re
 
-#: Numbers in the array that a program reads, in a thread's row of the one that it writes, and counters.
+#: Numbers in the array that a program reads, in a thread's row of the output array, and counters.
 INPUTS, ROW, COUNTERS, TABLE = 64, 8, 16, 48  # of a row the rest is for registers
 REGISTERS = 6
 _MASK = "& 0xFFFFFFFF"
@@ -120,7 +120,7 @@ class Program:
         return f"{x} {sign} {y}" if kind == "u32" else f"signed({x}) {sign} signed({y})"
 
     def uniform_operand(self):
-        """Return something that all threads of a block have alike, small."""
+        """Return a small number that is the same in all threads of a block."""
         which = self.rng.randrange(2)
         self.line(f"and.b32 %t5, %w{which}, 3;")
         return "%t5", f"(w{which} & 3)"
@@ -175,7 +175,7 @@ class Program:
         self._assign("@!%p1 " if negated else "@%p1 ", f"if {'not ' * negated}({condition}): {{}}")
 
     def _select(self):
-        """Choose one of two numbers, which may be the same for all: %tid.y often is."""
+        """Choose one of two numbers, perhaps the same for all threads: %tid.y often is."""
         condition, target = self.condition(False), self.register()
         (a, x), (b, y) = (self.operand() if self.rng.random() < 0.6 else ("%tid.y", "ty") for _ in range(2))
         self.line(f"selp.b32 %r{target}, {a}, {b}, %p1;", f"r{target} = {x} if {condition} else {y}")
@@ -258,7 +258,7 @@ class Program:
         a, x = self.uniform_operand() if alike else self.operand()
         self.line(f"and.b32 {counter}, {a}, 3;", f"{n} = {x} & 3")
         head, end = self.label(), self.label()
-        # Where all threads go round alike, and there may be barriers, none leaves.
+        # If all threads loop alike, and there may be barriers, none leaves.
         ways = [] if alike and uniform else [[("break", end)]]
         if self.rng.random() < 0.5:
             ways = [[*ways[0], ("continue", head)]] if ways else ways
@@ -320,7 +320,7 @@ class Program:
         self.line(None, "yield")
 
     def _exchange(self):
-        """Give a number to the thread some places before, round a ring."""
+        """Pass a number to the thread some places before, round a ring."""
         value, target, far = self.register(), self.register(), self.rng.choice([1, 5, 31, 32, 33])
         self.line("shl.b32 %t5, %t0, 2; mov.u32 %t6, exchange; add.s32 %t6, %t6, %t5;")
         self.line(f"st.shared.u32 [%t6], %r{value};\nbar.sync 0;", f"exchange[linear] = r{value}")
@@ -339,7 +339,7 @@ class Program:
 
 
 def expected(program, grid, shape, given):
-    """Return (rows of all threads, counters) as threads leave them that run one by one up to each barrier."""
+    """Return (rows of all threads, counters) if threads run one by one up to each barrier."""
     x, y, z = shape
     count, rows, counters = x * y * z, [], [0] * COUNTERS
     for block in range(grid):

@@ -43,12 +43,12 @@ CONSTRUCTS = []
 
 
 def compiles(*arguments, asked=False):
-    """Note a kernel that compiles for these arguments."""
+    """Record a kernel that compiles for these arguments."""
     return _noted(arguments, True, asked)
 
 
 def refused(*arguments, asked=False):
-    """Note a kernel that does not."""
+    """Record a kernel that does not."""
     return _noted(arguments, False, asked)
 
 

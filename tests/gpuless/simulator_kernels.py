@@ -1,4 +1,4 @@
-"""Correct kernels of many kinds, for the scheduler and the sanitizer to leave alone.
+"""Correct kernels of many kinds, for which the scheduler and the sanitizer must find nothing.
 
 This module imports nothing of ours, so that Numba's own simulator can run the kernels as well.
 """
@@ -28,7 +28,7 @@ def nans(*shape, dtype=np.float32):
 
 @dataclass
 class Case:
-    """A launch and what it computes, as a function of its arguments: a dict from position to array."""
+    """A launch and its expected results, a function of its arguments: a dict from position to array."""
 
     kernel: Any
     grid: Any

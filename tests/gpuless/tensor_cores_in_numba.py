@@ -29,7 +29,7 @@ def data_of(context, builder, signature, arguments, i):
 
 @intrinsic
 def shared_address(typing_context, array):
-    """Return where an array lies in shared memory."""
+    """Return the address of an array in shared memory."""
 
     def codegen(context, builder, signature, arguments):
         address = builder.ptrtoint(data_of(context, builder, signature, arguments, 0), LONG)
@@ -55,7 +55,7 @@ def copy16(typing_context, to, array, index):
 
 @intrinsic
 def wait_for_copies(typing_context):
-    """Wait until the thread's copies are made."""
+    """Wait until the thread's copies are done."""
 
     def codegen(context, builder, signature, arguments):
         emit(builder, "cp.async.wait_all;", "~{memory}", ir.VoidType(), [])

@@ -1,7 +1,7 @@
 import html.parser
 import math
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -153,7 +153,7 @@ def test_convolution_of_channels_first_and_last():
     first = access_map(nchw_kernel)[1, 32](zeros(1, 8, 3, 40), zeros(32))
     assert first.total("x").requests == 72
     assert first.total("x").sectors == 8 * 3 * (4 + 5 + 5) == 336
-    # NHWC: a pixel's 8 channels are a sector of their own, so each of the 72 requests moves 32.
+    # NHWC: a pixel's 8 channels are one sector, so each of the 72 requests moves 32.
     last = access_map(nhwc_kernel)[1, 32](zeros(1, 3, 40, 8), zeros(32))
     assert last.total("x").requests == 72
     assert last.total("x").sectors == 72 * 32
@@ -309,7 +309,7 @@ def test_atomics_on_different_words_of_a_bank_are_a_conflict():
     assert "16-way, 2 lanes serialised" in str(access)
 
 
-def test_single_requests_can_be_asked():
+def test_single_requests_are_available():
     access = access_map(tile_kernel)[1, (32, 32)](zeros(32, 32), zeros(32, 32))
     requests = access.requests
     column = (requests.array == access.number("tile")) & (requests.kind == READ)
@@ -338,7 +338,7 @@ def scattered_kernel(x, indices, y):
     y[i] = s[t]
 
 
-def test_scattered_accesses_are_counted_as_with_pencil_and_paper(rng):
+def test_scattered_accesses_are_counted_as_by_hand(rng):
     indices = rng.integers(0, 500, (100, 3))
     indices[rng.random((100, 3)) < 0.3] = 7
     access = access_map(scattered_kernel)[2, 50](zeros(500), cuda.to_device(indices), zeros(100))
@@ -361,7 +361,7 @@ def test_scattered_accesses_are_counted_as_with_pencil_and_paper(rng):
 # --- What is said about it ---------------------------------------------------------------------------------
 
 
-def test_the_lines_are_those_of_the_source():
+def test_lines_match_the_source():
     access = access_map(tile_kernel)[1, (32, 32)](zeros(32, 32), zeros(32, 32))
     said = [(each.site.expression, each.access) for each in access.lines]
     assert said == [
@@ -386,7 +386,7 @@ def test_the_report_is_readable():
     page = access._repr_html_()
     parser.feed(page)
     assert not opened
-    # The page's own colours, in a light theme and in a dark one.
+    # The page's own colours, in a light and in a dark theme.
     assert "color:" not in page.replace("currentColor", "")
     assert "background" not in page
 
@@ -408,7 +408,7 @@ def test_every_kernel_has_a_map(case):
     ).all()
 
 
-def test_a_trace_will_do():
+def test_a_trace_is_accepted():
     trace = record(increment_kernel)[2, 32](zeros(40))
     assert access_map(trace).total("x").sectors == 10
     assert access_map(trace).trace is trace
@@ -431,7 +431,7 @@ def test_a_kernel_that_touches_nothing():
 
 
 @pytest.mark.needs("matplotlib")
-def test_errors_name_what_is_wrong():
+def test_errors_name_the_wrong_argument():
     access = access_map(increment_kernel)[1, 32](zeros(32))
     with pytest.raises(ValueError, match="no array 'z', only 'x'"):
         access.total("z")
@@ -469,14 +469,14 @@ def test_any_shape_is_drawn(shape, by):
 
 
 @pytest.mark.needs("matplotlib")
-def test_colours_tell_who_and_numbers_how_often():
+def test_colours_show_the_reader_and_numbers_the_count():
     access = access_map(nchw_kernel)[1, 32](zeros(1, 1, 3, 40), zeros(32))
     read, written = plot_access(access, "x", by="warp").axes[:2]
     assert [text.get_text() for text in written.texts] == ["nobody"]
     assert [text.get_text() for text in read.texts[:4]] == ["1", "2", "3", "3"]
     image = read.images[0].get_array()
     assert image.shape == (3, 40, 3)
-    # Read once is paler than read three times; the last six columns are nobody's.
+    # Read once is paler than read three times; nobody reads the last six columns.
     assert image[0, 0].sum() > image[0, 5].sum()
     assert (image[:, 34:] == image[0, 39]).all()
 
@@ -494,7 +494,7 @@ def test_the_simulator_does_without_matplotlib():
 
 
 @pytest.mark.parametrize("scale", [1, 2**40])
-def test_distinct_rows_are_those_that_numpy_finds(rng, scale):
+def test_distinct_rows_match_numpy(rng, scale):
     columns = rng.integers(0, 4, (3, 200)) * [[1], [scale], [scale]]
     columns[1] = np.sort(columns[1])
     ours = distinct(*columns)

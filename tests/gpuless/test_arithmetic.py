@@ -1,8 +1,8 @@
-"""Operators, casts and functions give in the simulator what they give in the compiled kernel.
+"""Operators, casts and functions give the same in the simulator and in the compiled kernel.
 
 Each expression of a table is computed over numbers at the edges of their types: by a kernel on the emulated
-GPU, which notes the type of the result as well, and by the same kernel in the simulator. What remains
-different is in `DIFFERENT`, and in `docs/gpuless.md`.
+GPU, which also records the type of the result, and by the same kernel in the simulator. Remaining
+differences are in `DIFFERENT`, and in `docs/gpuless.md`.
 """
 
 import cmath
@@ -30,9 +30,9 @@ pytestmark = pytest.mark.filterwarnings(
 INTEGERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()
 FLOATS, COMPLEX = "float16 float32 float64".split(), "complex64 complex128".split()
 TYPES = ["bool", *INTEGERS, *FLOATS, *COMPLEX]
-# As the compiler names its types, in the order by which kernels note them.
+# The compiler's names of its types, in the order of their numbers in kernels.
 NAMES = ["bool", *INTEGERS, *FLOATS, *COMPLEX]
-# For each expression the kinds of numbers that it takes, as NumPy has them; e is a float16.
+# For each expression the kinds of numbers that it takes, by NumPy's letters; e is a float16.
 BINARY = {
     **dict.fromkeys(["x + y", "x - y", "x * y", "x == y", "x != y"], "biuefc"),
     **dict.fromkeys(["x // y", "x % y", "x < y", "x <= y", "x > y", "x >= y"], "biuef"),
@@ -101,7 +101,7 @@ def kind(dtype):
 
 
 def edges(dtype):
-    """Return the numbers of a type where something may go wrong."""
+    """Return the critical numbers of a type."""
     letter = kind(dtype)
     if letter == "b":
         return np.array([False, True])
@@ -140,7 +140,7 @@ def edges(dtype):
 
 @intrinsic  # an overload would count for the kernels of all other tests
 def keep(typing_context, integers, numbers, names, k, i, value):
-    """Note a number and its type."""
+    """Record a number and its type."""
     name = str(types.unliteral(value))
     number = NAMES.index(name)
 
@@ -198,7 +198,7 @@ def _typed(name, integers, numbers):
 
 
 def simulated(make_kernel, expression, columns):
-    """Return the values of an expression as a kernel in the simulator has them."""
+    """Return the values of an expression in a kernel in the simulator."""
     kernel = make_kernel(["out"], columns, [f"out[i] = {expression}"])
     out = np.empty(columns[0].size, object)
     Launch(kernel, -(-columns[0].size // 64), 64).run([out, *columns])
@@ -219,12 +219,12 @@ def is_of_type(value, name):
     return type(value) is np.dtype(name).type
 
 
-# The relative error that two ways to compute a function may leave.
+# The relative error between two ways to compute a function.
 TOLERANCES = {"float16": 2e-3, "float32": 2e-6, "float64": 1e-14, "complex64": 4e-6, "complex128": 1e-13}
 
 
 def is_same(value, expected, name, single):
-    """Return whether a number is that of the compiled kernel: of an integer what 64 bits hold.
+    """Return whether a number equals that of the compiled kernel: for an integer, modulo 64 bits.
 
     `single` says that it was computed from single precision.
     """
@@ -294,7 +294,7 @@ def _is_half_nan(expression, row):
     return expression.endswith("int16(x)") and row[0].dtype == np.float16 and np.isnan(row[0])
 
 
-# What remains different: numbers for which an expression is not compared.
+# Remaining differences: numbers for which an expression is not compared.
 DIFFERENT = (
     _is_lowest,
     _overflows,
@@ -309,7 +309,7 @@ DIFFERENT = (
 
 
 def differences(make_kernel, expressions, columns):
-    """Return where compiled kernel and simulator differ: the expression, and what is expected and found."""
+    """Return the differences of compiled kernel and simulator: expression, expected and found value."""
     found, single = [], any(each.dtype == np.complex64 for each in columns)
     for expression, (name, values) in zip(
         expressions, compiled(make_kernel, expressions, columns), strict=True

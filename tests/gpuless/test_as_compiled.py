@@ -1,6 +1,6 @@
-"""Kernels compute in the simulator, plainly and under the sanitizer, what compiled ones compute.
+"""Kernels in the simulator, plain and under the sanitizer, compute the same as compiled ones.
 
-Kernels run here on the emulated GPU as well, if it is there; what they compute on it is given as numbers.
+Kernels also run on the emulated GPU, if available; their results on it are given as numbers.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from gpuless.simulator import Launch
 
 
 def run(kernel, out, *arguments, threads=1):
-    """Return what a kernel writes into its first argument: wherever it runs the same."""
+    """Return the first argument after a kernel: the same wherever it runs."""
     given = [out, *arguments]
     launched, watched = (
         [cuda.to_device(each) if isinstance(each, np.ndarray) else each for each in given] for _ in range(2)
@@ -69,7 +69,7 @@ def store_all_kernel(out, x):
 _NUMBERS = [-1.7, 300, 3e9, -3e9, 70000.7, 1e19, -1e19, np.nan, np.inf, -np.inf]
 _HALVES = [-1.5, 1.5, 1.7, 2.5, 300.5, 65504, np.nan, np.inf, -np.inf]
 _LOW, _TOP = -(2**31), 2**31 - 1
-# What the compiled kernel stores.
+# The results of the compiled kernel.
 STORED = {
     ("float32", "uint8"): [0, 44, 255, 0, 255, 255, 0, 0, 255, 0],
     ("float32", "int8"): [-1, 44, -1, 0, -1, -1, 0, 0, -1, 0],

@@ -36,7 +36,7 @@ def compiler(request):
     )
 
 
-def test_both_hand_their_kernels_over(compiler):
+def test_both_hand_over_their_kernels(compiler):
     assert frontends.installed()
     assert compiler.cuda.get_current_device().compute_capability == (8, 0)
 
@@ -348,11 +348,11 @@ def test_numba_cuda_mlir_asks_for_more_than_48_kb_itself(rng):
 # --- What goes wrong ---------------------------------------------------------------------------------------
 
 
-#: In elements: no memory of a process lies this far past an array, whatever the tests before have left.
+#: In elements: no memory of a process is this far past an array, whatever earlier tests have left.
 FAR = 1 << 36
 
 
-def test_a_fault_tells_array_line_and_thread(compiler):
+def test_a_fault_names_array_line_and_thread(compiler):
     cuda = compiler.cuda
 
     @cuda.jit
@@ -371,7 +371,7 @@ def test_a_fault_tells_array_line_and_thread(compiler):
     assert "test_compilers.py: out[i] = x[i + FAR]" in message
 
 
-def test_a_fault_in_a_function_tells_where_it_was_called(compiler):
+def test_a_fault_in_a_function_names_the_call(compiler):
     cuda = compiler.cuda
 
     @cuda.jit(device=True)
@@ -393,7 +393,7 @@ def test_a_fault_in_a_function_tells_where_it_was_called(compiler):
 # --- What gpuless says of a launch -------------------------------------------------------------------------
 
 
-def test_counts_are_those_of_the_kernel(compiler, rng):
+def test_counts_match_the_kernel(compiler, rng):
     cuda = compiler.cuda
 
     @cuda.jit
@@ -451,12 +451,12 @@ def test_a_launch_is_modelled(compiler, rng):
     report = profile(strided_kernel[256, 256], gpu="T4")(x, out)
     assert report.kernel == "strided_kernel"
     assert "DRAM" in report.limiter or "L2" in report.limiter or "L1" in report.limiter
-    # 65,536 sectors of 32 bytes for x, and out: what memory must move.
+    # 65,536 sectors of 32 bytes for each of x and out: the least that memory moves.
     assert report.dram_bytes >= 2.2e6
 
 
 def blurring_kernel(compiler, barrier):
-    """Return a kernel that sums three neighbours by way of shared memory, with a barrier or without."""
+    """Return a kernel that sums three neighbours in shared memory, with a barrier or without."""
     cuda, types = compiler.cuda, compiler.types
 
     @cuda.jit
@@ -480,10 +480,10 @@ def test_a_kernel_is_stepped(compiler, rng):
     np.testing.assert_allclose(out, np.roll(x, 1) + x + np.roll(x, -1), rtol=1e-5)
 
 
-SIDE = 32  # what one of them calls the size of a warp
+SIDE = 32  # one compiler's name for the size of a warp
 
 
-def test_a_number_is_no_name_of_the_compilers(compiler):
+def test_numbers_are_not_named_after_names_of_the_compiler(compiler):
     pytest.importorskip("numba_cuda_mlir.cuda")
     cuda, types = compiler.cuda, compiler.types
 
@@ -520,7 +520,7 @@ def test_memory_can_be_looked_at(compiler):
 
 
 def test_lanes_read_neighbours_as_fast(compiler, rng):
-    """What the types tell of strides, and thread ids of signs: else lanes would be read one by one."""
+    """Types give strides, and thread ids are not negative: else lanes would be read one by one."""
     cuda = compiler.cuda
 
     @cuda.jit
@@ -602,7 +602,7 @@ def test_an_argument_that_is_passed_in_another_way_is_left_alone():
 
 # --- Together, and in which order --------------------------------------------------------------------------
 
-#: numba-cuda-mlir imports PyTorch where it is installed, which takes longer than all else in these programs.
+#: numba-cuda-mlir imports PyTorch if installed, which takes longer than all else in these programs.
 _QUICKLY = "import sys; sys.modules['torch'] = None"
 
 _KERNEL = """
@@ -628,7 +628,7 @@ def test_both_in_one_process(first):
     assert python(_QUICKLY, "import gpuless", "gpuless.select()", *texts).split() == ["64.0", "64.0"]
 
 
-def test_numba_cuda_mlir_before_gpuless_is_an_error_that_says_what_to_do():
+def test_importing_numba_cuda_mlir_first_is_an_error_that_says_what_to_do():
     pytest.importorskip("numba_cuda_mlir")
     lines = [_QUICKLY, "from numba_cuda_mlir import cuda", "import gpuless", "gpuless.select()", "try:"]
     lines += [f"    exec({_KERNEL.format(package='numba_cuda_mlir')!r})"]
@@ -636,7 +636,7 @@ def test_numba_cuda_mlir_before_gpuless_is_an_error_that_says_what_to_do():
     assert "call gpuless.select() first, or run the program with python -m gpuless" in python(*lines)
 
 
-#: Hides numba-cuda, which otherwise is in the place of Numba's older `numba.cuda`.
+#: Hides numba-cuda, which otherwise replaces Numba's older `numba.cuda`.
 _WITHOUT_NUMBA_CUDA = """
 import importlib.util
 find_spec = importlib.util.find_spec
@@ -672,7 +672,7 @@ except Exception as error:
 """
 
 
-def test_programs_that_know_nothing_of_gpuless_and_its_own_cache_which_keeps_kernels(tmp_path):
+def test_unchanged_programs_run_and_its_own_cache_keeps_kernels(tmp_path):
     pytest.importorskip("numba_cuda_mlir")
     (tmp_path / "program.py").write_text(_QUICKLY + _KEPT)
     starts = "import subprocess, sys; subprocess.run([sys.executable, 'program.py'], check=True)"
@@ -683,7 +683,7 @@ def test_programs_that_know_nothing_of_gpuless_and_its_own_cache_which_keeps_ker
 
 
 @pytest.mark.exhaustive("test_examples, whose suite it is one file of")
-def test_a_suite_that_knows_nothing_of_gpuless():
+def test_an_unchanged_suite_runs():
     pytest.importorskip("numba_cuda_mlir")
     folder = Path(__file__).parents[2] / "examples"
     if not folder.exists():
@@ -692,7 +692,7 @@ def test_a_suite_that_knows_nothing_of_gpuless():
     assert "5 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_a_function_that_is_nowhere_is_named_in_the_words_of_ptxas(compiler):
+def test_an_undefined_function_gives_the_message_of_ptxas(compiler):
     nowhere = compiler.cuda.declare_device("nowhere", compiler.types.int32(compiler.types.int32))
 
     @compiler.cuda.jit
@@ -724,7 +724,7 @@ def test_machine_code_is_not_linked(compiler, lto, tmp_path):
 # --- What is numba-cuda-mlir's own: docs/numba-cuda-mlir.md names it ---------------------------------------
 
 
-def test_of_its_own_a_nan_is_equal_to_itself():
+def test_mlir_quirk_a_nan_is_equal_to_itself():
     cuda = pytest.importorskip("numba_cuda_mlir.cuda")
 
     @cuda.jit
@@ -737,7 +737,7 @@ def test_of_its_own_a_nan_is_equal_to_itself():
     assert out.tolist() == [False, True], "fixed: delete it from docs/numba-cuda-mlir.md"
 
 
-def test_of_its_own_a_mean_is_read_before_it_is_written():
+def test_mlir_quirk_a_mean_is_read_before_it_is_written():
     cuda = pytest.importorskip("numba_cuda_mlir.cuda")
 
     @cuda.jit
@@ -749,14 +749,14 @@ def test_of_its_own_a_mean_is_read_before_it_is_written():
     np.testing.assert_equal(out, [15, np.nan, np.nan], "fixed: delete it from docs/numba-cuda-mlir.md")
 
 
-def test_of_its_own_some_names_are_not_implemented():
+def test_mlir_quirk_some_names_are_not_implemented():
     cuda = pytest.importorskip("numba_cuda_mlir.cuda")
     for ask in (lambda: cuda.vectorize(lambda x: x), lambda: cuda.compile_all(lambda x: None, "void(int32)")):
         with pytest.raises(NotImplementedError):
             ask()
 
 
-def test_of_its_own_shared_arrays_in_functions_need_inlining():
+def test_mlir_quirk_shared_arrays_in_functions_need_inlining():
     cuda = pytest.importorskip("numba_cuda_mlir.cuda")
     lines = [
         "def through_memory(x, i):",
@@ -785,7 +785,7 @@ def test_of_its_own_shared_arrays_in_functions_need_inlining():
 
 
 @pytest.mark.parametrize("aligned", [False, True])
-def test_of_its_own_aligned_vectors_of_shared_arrays_are_taken_for_global_memory(aligned):
+def test_mlir_quirk_aligned_vectors_of_shared_arrays_are_treated_as_global(aligned):
     cuda = pytest.importorskip("numba_cuda_mlir.cuda")
     vector = pytest.importorskip("numba_cuda_mlir.cuda.vector")
     load = {False: lambda tile, i: vector.load(tile, i, 4), True: lambda tile, i: vector.load(tile, i, 4, 16)}
@@ -808,7 +808,7 @@ def test_of_its_own_aligned_vectors_of_shared_arrays_are_taken_for_global_memory
         assert out.min() == 1
 
 
-def test_of_its_own_shuffles_of_float64_lose_digits():
+def test_mlir_quirk_shuffles_of_float64_lose_digits():
     cuda = pytest.importorskip("numba_cuda_mlir.cuda")
 
     @cuda.jit
@@ -820,7 +820,7 @@ def test_of_its_own_shuffles_of_float64_lose_digits():
     assert (out == np.float32(1 / 3)).all(), "fixed: delete it from docs/numba-cuda-mlir.md"
 
 
-def test_of_its_own_a_counter_up_to_all_bits_stays_0():
+def test_mlir_quirk_a_counter_up_to_all_bits_stays_0():
     cuda = pytest.importorskip("numba_cuda_mlir.cuda")
 
     @cuda.jit
@@ -833,7 +833,7 @@ def test_of_its_own_a_counter_up_to_all_bits_stays_0():
     assert counters.tolist() == [0, 4], "fixed: delete it from docs/numba-cuda-mlir.md"
 
 
-def test_of_its_own_an_atomic_operation_does_not_count_from_the_end_of_a_shared_array():
+def test_mlir_quirk_atomics_on_shared_arrays_take_no_negative_index():
     cuda = pytest.importorskip("numba_cuda_mlir.cuda")
 
     @cuda.jit
@@ -846,7 +846,7 @@ def test_of_its_own_an_atomic_operation_does_not_count_from_the_end_of_a_shared_
         kernel[1, 1](np.zeros(1, np.int32))
 
 
-def test_of_its_own_a_builder_of_graphs_is_no_stream():
+def test_mlir_quirk_a_graph_builder_is_no_stream():
     cuda = pytest.importorskip("numba_cuda_mlir.cuda")
     from cuda.core import Stream
 

@@ -1,4 +1,4 @@
-"""The lists of compilers' own tests that do not pass: well-formed, true of a sample, and of the page."""
+"""The lists of compilers' own tests that do not pass: well-formed, and right for a sample and the page."""
 
 import ast
 import functools
@@ -14,7 +14,7 @@ from conformance import MLIR, NUMBA_CUDA
 from gpuless import emulator
 
 pytestmark = pytest.mark.skipif(bool(emulator.problem()), reason=emulator.problem())
-#: Modules that take little time; some of their tests are listed, and some are not.
+#: Quick modules; some of their tests are listed, and some are not.
 SAMPLE = ["cudapy.test_ipc", "cudadrv.test_context_stack"]
 
 
@@ -26,7 +26,7 @@ def entries(suite):
 
 
 @both
-def test_each_entry_says_what_becomes_of_which_tests_and_why(suite):
+def test_each_entry_names_outcome_tests_and_reason(suite):
     for entry in entries(suite):
         assert entry.keys() - {"elsewhere"} == {"why", "outcome", "tests"}
         assert entry["outcome"] in ("failed", "skipped")
@@ -51,7 +51,7 @@ def defined(package):
     return {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, kinds)}
 
 
-def test_each_listed_test_is_there():
+def test_each_listed_test_exists():
     modules = conformance.modules(NUMBA_CUDA)
     for test in conformance.listed(NUMBA_CUDA):
         package, module, *rest = re.sub(r"\[.*", "", test).split(".")
@@ -69,7 +69,7 @@ def test_the_outcome_of_a_sample_is_as_listed(tmp_path):
     assert sum(outcome == "passed" for outcome, _ in found.values()) >= 9
 
 
-def test_what_differs_from_the_list_is_told(monkeypatch):
+def test_differences_from_the_list_are_reported(monkeypatch):
     known = {
         "cudapy.test_a.T.test_fails": ("failed", "why", None),
         "cudapy.test_a.T.test_may": ("failed", "why", "skipped"),
@@ -89,7 +89,7 @@ def test_what_differs_from_the_list_is_told(monkeypatch):
     ]
 
 
-def test_tests_that_did_not_come_to_an_end_have_failed(tmp_path):
+def test_unfinished_tests_count_as_failed(tmp_path):
     stopped = "failed", "the process was stopped after 0.01 seconds"
     found = conformance.run(NUMBA_CUDA, "cudapy.test_array", tmp_path, limit=0.01)
     assert found == {"cudapy.test_array": stopped}
@@ -101,7 +101,7 @@ def test_tests_that_did_not_come_to_an_end_have_failed(tmp_path):
 
 
 def numbers(suite):
-    """Return the head of the table of the page, and the numbers of each package."""
+    """Return the header of the page's table, and the numbers of each package."""
     head, _, *rows = conformance.recorded(suite).splitlines()
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     return head.split("|")[1].strip(), {
@@ -126,7 +126,7 @@ def test_the_table_of_the_page_agrees_with_the_list(suite):
     assert most[0] >= 0.95 * sum(most)
 
 
-def test_the_table_is_of_the_versions_that_are_installed():
+def test_the_table_names_the_installed_versions():
     assert numbers(NUMBA_CUDA)[0] == conformance.tested(NUMBA_CUDA)
     if importlib.util.find_spec("numba_cuda_mlir") is None:
         pytest.skip("numba-cuda-mlir is not installed")
@@ -141,7 +141,7 @@ def clone(tmp_path):
         (tmp_path / package / "test_one.py").write_text("def test_passes():\n    pass\n")
     (tmp_path / "tests" / "conftest.py").write_text(
         "import gpuless, pytest\n@pytest.fixture\ndef one(): return 1\n"
-        # numba-cuda-mlir imports it where it is installed.
+        # numba-cuda-mlir imports it if it is installed.
         "import sys\nsys.modules['torch'] = None\n"
     )
     (tmp_path / "tests" / "test_one.py").write_text(
@@ -169,7 +169,7 @@ def test_the_tests_of_a_clone_run_with_its_own_settings(clone, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("missing", [".git", "pyproject.toml", "tests/infra/test_one.py"])
-def test_what_is_no_clone_is_refused(clone, missing):
+def test_other_folders_than_a_clone_are_rejected(clone, missing):
     (clone / missing).rename(clone / "away")
     with pytest.raises(SystemExit, match=re.escape(f"{clone} is no clone of https://github.com/NVIDIA/")):
         conformance.of_clone(clone)

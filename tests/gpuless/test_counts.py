@@ -1,4 +1,4 @@
-"""What `gpuless.count` counts, against what can be counted by hand, and against the access viewer."""
+"""The counts of `gpuless.count`, against counts by hand and the access viewer."""
 
 import collections
 import functools
@@ -34,12 +34,12 @@ def zeros(*shape, dtype=np.float32):
 
 
 def sectors(addresses):
-    """Return how many sectors of 32 bytes some lanes touch; no element here lies in two."""
+    """Return how many sectors of 32 bytes some lanes touch; no element here is in two."""
     return len({address // 32 for address in addresses})
 
 
 def wavefronts(addresses, size, atomic=False):
-    """Return how often shared memory delivers; `addresses` has None for lanes that are off."""
+    """Return how often shared memory delivers; `addresses` has None for inactive lanes."""
     group = {8: 16, 16: 8}.get(size, 32)
     total = 0
     for first in range(0, 32, group):
@@ -89,7 +89,7 @@ def test_sectors_of_a_stride(stride, offset, dtype, per_request):
     assert counts.bytes_moved == 32 * (loads.sectors + stores.sectors)
 
 
-def test_lanes_that_are_off_ask_for_nothing():
+def test_inactive_lanes_request_nothing():
     counts = count(strided_kernel)[2, 64](zeros(400), zeros(101), 3, 0)
     # Three whole warps, and 5 lanes of the last, at bytes 96 * 12 to 96 * 12 + 48.
     assert counts.global_loads.requests == counts.global_stores.requests == 4
@@ -111,7 +111,7 @@ def gather_kernel(x, index, out):
 def test_sectors_of_addresses_at_random(rng, dtype):
     size, warps = np.dtype(dtype).itemsize, 64
     x, out = zeros(4096, dtype=dtype), zeros(32 * warps, dtype=dtype)
-    spread = rng.integers(1, 4096, warps)  # some warps near together, some far
+    spread = rng.integers(1, 4096, warps)  # lanes of some warps close together, of others far apart
     index = rng.integers(0, spread[:, None], (warps, 32))
     index[rng.random((warps, 32)) < rng.random((warps, 1))] = -1
     counts = count(gather_kernel)[warps // 4, 128](x, cuda.to_device(index.ravel()), out)
@@ -120,7 +120,7 @@ def test_sectors_of_addresses_at_random(rng, dtype):
     places = [[32 * w + i for i in range(32) if index[w, i] >= 0] for w in range(warps)]
     written = [sectors(size * i for i in row) for row in places]
     requests = sum(map(bool, chosen))
-    if np.dtype(dtype).kind != "c":  # its two halves are accessed one by one, or not
+    if np.dtype(dtype).kind != "c":  # its two halves are accessed one by one or together
         assert counts.global_loads.requests == requests + warps
         assert counts.global_loads.sectors == sum(read) + 8 * warps
         assert counts.global_stores == (requests, size * sum(map(len, chosen)), sum(written))
@@ -194,7 +194,7 @@ def either_kernel(x, y, out, first):
     out[i] = array[i]
 
 
-def test_arrays_that_cannot_be_told_apart():
+def test_indistinguishable_arrays():
     counts = count(either_kernel)[1, 32](zeros(32), zeros(32), zeros(32), True)
     assert counts.by_array["x or y"].loads == (1, 128, 4)
     assert counts.by_array["x or y"].least_bytes == 0
@@ -351,9 +351,9 @@ def parted_kernel(x):
     x[i] = s
 
 
-def test_lanes_that_part():
+def test_diverging_lanes():
     counts = count(parted_kernel)[1, 64](zeros(64))
-    # Lane 28 of the first warp goes round 28 times, lane 60 of the second 60 times.
+    # Lane 28 of the first warp loops 28 times, lane 60 of the second 60 times.
     assert counts.by_class["float"].thread == sum(range(0, 64, 4)) + 48
     assert 28 + 60 <= counts.by_class["float"].warp - 2 < 2 * (28 + 60)
     assert counts.divergent_branches > 2
@@ -412,7 +412,7 @@ def local_kernel(x, n):
     x[i] = own[n] + own[n // 2]
 
 
-def test_local_memory_is_told_by_itself():
+def test_local_memory_is_counted_separately():
     counts = count(local_kernel)[1, 64](zeros(64), 3)
     assert counts.local_loads == (4, 2 * 64 * 4)
     assert counts.local_stores.bytes_asked == 8 * 64 * 4
@@ -430,12 +430,12 @@ def test_blocks_are_summed_whichever_thread_runs_them():
     assert repr(again) == repr(many)
 
 
-def test_what_the_kernel_computes_is_there(rng):
+def test_results_of_the_kernel_are_kept(rng):
     given = rng.random(640, np.float32)
     x, out = cuda.to_device(given), cuda.to_device(np.zeros(5, np.float32))
     reduce_kernel[5, 128](x, out)
     host = np.zeros(5, np.float32)
-    counts = count(reduce_kernel)[5, 128](given, host)  # arrays on the host come and go as ever
+    counts = count(reduce_kernel)[5, 128](given, host)  # arrays on the host are still copied
     assert host.tolist() == out.copy_to_host().tolist()
     assert counts.kernel == "reduce_kernel"
     assert (counts.grid, counts.block) == ((5, 1, 1), (128, 1, 1))
@@ -478,7 +478,7 @@ def test_the_access_viewer_agrees(kernel, grid, block, arguments):
         seen[traffic.space, "wavefronts"] += traffic.wavefronts
     assert counts.global_memory.requests == seen["global", "requests"]
     assert counts.global_memory.sectors == seen["global", "sectors"]
-    # What the compiler keeps in a register is not read from shared memory again.
+    # Values that the compiler keeps in registers are not read from shared memory again.
     assert counts.shared_memory.requests <= seen["shared", "requests"]
     assert counts.shared_stores.wavefronts <= seen["shared", "wavefronts"]
 
@@ -515,7 +515,7 @@ def accesses(tally, space):
 BUFFER = ".shared .align 16 .b8 buffer[8192];"
 
 
-def test_generic_addresses_are_told_apart():
+def test_generic_addresses_are_resolved():
     body = """
     mul.wide.u32 %y1, %t, 4; add.s64 %y2, %a0, %y1;
     mov.u64 %y3, buffer; cvta.shared.u64 %y3, %y3; add.s64 %y3, %y3, %y1;
@@ -544,7 +544,7 @@ def test_vectors_of_global_memory():
     assert accesses(tally(body, [np.zeros(256, np.uint32)], 64), "global") == [("load", 2, 1024, 32, 0, 0)]
 
 
-def test_copies_beside_the_program():
+def test_asynchronous_copies():
     body = """
     mul.wide.u32 %y1, %t, 8; add.s64 %y1, %a0, %y1; mov.u32 %x1, buffer; mad.lo.u32 %x1, %t, 8, %x1;
     cp.async.ca.shared.global [%x1], [%y1], 8; cp.async.wait_all;"""
@@ -574,7 +574,7 @@ def test_products_of_matrices_are_operations_of_a_warp():
     assert [flops for part in parts for flops in part.flops] == [["tensor", 0, 2 * 16 * 8 * 8]]
 
 
-def test_what_is_not_counted_is_told():
+def test_uncounted_instructions_are_named():
     body = """
     wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {%x1, %x2, %x3, %x4, %x5, %x6, %x7, %x8}, [%a0];"""
     found = tally(body, [np.zeros(256, np.float32)], 64)
@@ -611,7 +611,7 @@ def test_branches_on_a_table():
     assert sum(part.divergent for part in found) == 1
 
 
-def test_what_ordinary_launches_run_counts_nothing():
+def test_ordinary_launches_count_nothing():
     text = (
         HEAD + ".visible .entry f(.param .u64 p) { .reg .b32 %r<3>; mov.u32 %r1, %tid.x; bar.sync 0; ret; }"
     )
@@ -623,7 +623,7 @@ def test_what_ordinary_launches_run_counts_nothing():
 
 
 class Noted(list):
-    """A list that notes how often it is read and written."""
+    """A list that records its reads and writes."""
 
     def __init__(self, items):
         super().__init__(items)
@@ -656,7 +656,7 @@ def run_in_python(program, grid, shape, given):
 
 @pytest.mark.exhaustive_unless(lambda shape: shape[1] > 1, "the programs of blocks with rows and with planes")
 @pytest.mark.parametrize("shape", [(32, 1, 1), (33, 1, 1), (16, 16, 1), (8, 4, 2)], ids=str)
-def test_random_programs_access_what_python_does(shape, monkeypatch):
+def test_random_programs_make_the_accesses_of_python(shape, monkeypatch):
     monkeypatch.setattr(cache, "read", lambda name: None)
     monkeypatch.setattr(cache, "write", lambda name, content: None)
     monkeypatch.setattr(machine, "compile_object", compile_plainly)
@@ -683,7 +683,7 @@ def test_random_programs_access_what_python_does(shape, monkeypatch):
 # --- Errors, and the table ----------------------------------------------------------------------------------
 
 
-def test_where_nothing_is_emulated():
+def test_without_an_emulated_gpu():
     said = python(
         "import gpuless, numpy",
         "gpuless.select()",
@@ -698,17 +698,17 @@ def test_where_nothing_is_emulated():
     assert said.startswith("count runs kernels on the emulated GPU, and here they run on something else")
 
 
-def test_what_is_no_kernel():
+def test_other_arguments_than_kernels():
     with pytest.raises(TypeError, match=r"expected a kernel made by cuda\.jit"):
         count(lambda x: None)
 
 
-def test_a_launch_that_cannot_be():
+def test_an_impossible_launch():
     with pytest.raises(Exception, match="x is 1025, and a GPU allows 1024"):
         count(powers_kernel)[1, 1025](zeros(1), 1)
 
 
-def test_a_stream_that_is_captured():
+def test_a_captured_stream():
     from cuda.bindings import driver
 
     x, stream = zeros(32), cuda.stream()
@@ -727,7 +727,7 @@ def wild_kernel(x):
     x[cuda.grid(1) + 10_000_000_000] = 1
 
 
-def test_a_kernel_that_fails_fails_as_ever_and_the_next_is_counted():
+def test_a_failing_kernel_raises_and_the_next_one_is_counted():
     with pytest.raises(Exception, match="illegal memory access"):
         count(wild_kernel)[1, 32](zeros(32))
     assert count(powers_kernel)[1, 32](zeros(32), 3).by_class["fma"] == (3, 96)

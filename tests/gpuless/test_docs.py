@@ -1,4 +1,4 @@
-"""docs/gpuless.md: its blocks run in order, and print what it says."""
+"""docs/gpuless.md: its blocks run in order, and print the output on the page."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ def blocks():
 
 
 def snippets():
-    """Return the Python blocks, each with what stands under it as its output, None if nothing does."""
+    """Return the Python blocks, each with the output below it, or None."""
     following = [*blocks()[1:], ("", "")]
     return [
         (source, expected if language == "text" else None)
@@ -41,7 +41,7 @@ def run(source, number, scope):
 
 
 def compiled(ask):
-    """Return what `ask` returns; skip the test where there is no compiler to ask."""
+    """Return the result of `ask`; skip the test if there is no compiler."""
     try:
         return ask()
     except InspectionError as error:
@@ -49,7 +49,7 @@ def compiled(ask):
 
 
 @pytest.mark.parametrize("page", sorted(PAGE.parent.glob("*.md")), ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
+def test_links_are_valid(page):
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     for path, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", text):
         target = page.parent / path if path else page
@@ -59,7 +59,7 @@ def test_links_lead_somewhere(page):
             assert anchor in [re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads]
 
 
-def test_the_programs_that_a_page_names_are_there():
+def test_programs_named_on_a_page_exist():
     text = (PAGE.parent / "emulated-gpu.md").read_text(encoding="utf-8")
     programs = {*re.findall(r"examples/\w+\.py", text)}
     assert programs == {f"examples/{path.name}" for path in (PAGE.parents[1] / "examples").glob("*.py")}
@@ -67,7 +67,7 @@ def test_the_programs_that_a_page_names_are_there():
         assert (PAGE.parents[1] / program).is_file()
 
 
-def test_the_page_does_what_it_says():
+def test_examples_of_the_page_run():
     matplotlib.use("agg")
     scope, compared = {"__name__": "__main__"}, 0
     for number, (source, expected) in enumerate(snippets(), 1):

@@ -1,4 +1,4 @@
-"""Asynchronous copies and barriers in memory, against what each thread ought to see."""
+"""Asynchronous copies and barriers in memory, against the values that each thread should see."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ SHARED = ".shared .align 16 .b8 buffer[8192]; .shared .align 8 .b64 bar; .shared
 
 
 def copied(instruction, size, block, wanted_sizes=None):
-    """Return the bytes that each thread copies, after it has filled the place with nines."""
+    """Return the bytes that each thread copies, over memory filled with nines."""
     rng = np.random.default_rng(size)
     source = rng.integers(0, 256, (block, size), np.uint8)
     sizes = np.array(wanted_sizes or [size] * block, np.uint32)
@@ -64,7 +64,7 @@ def test_a_copy_is_of_aligned_bytes(moved):
 
 
 def test_a_copy_of_nothing_reads_nothing():
-    """Programs give a wild address where they copy no byte, at the rim of an array."""
+    """Programs give a wild address when they copy no byte, at the edge of an array."""
     found, wanted = copied(
         "mov.u64 %a0, 64; cp.async.cg.shared.global [%x2], [%a0], 16, 0;", 16, 32, [0] * 32
     )
@@ -93,7 +93,7 @@ def wait(parity):
 
 @pytest.mark.parametrize("how", ["try_wait", "test_wait"])
 def test_threads_wait_for_each_other(how):
-    """Ten phases: each thread writes, and reads what one of another warp has written."""
+    """Ten phases: each thread writes, and reads what a thread of another warp has written."""
     block = 96
     body = init(block) + "mov.u32 %x3, 0; mov.u32 %x9, 0; mov.u32 %x4, buffer;\n"
     body += "LOOP: mad.lo.u32 %x5, %x3, 1000, %t; mad.lo.u32 %x6, %t, 4, %x4; st.shared.u32 [%x6], %x5;\n"
@@ -160,7 +160,7 @@ END: {STORE}"""
 
 
 def test_counts_of_a_barrier():
-    """What is pending, before each arrival; arrivals of several; and one that leaves for good."""
+    """The pending count before each arrival; arrivals of several; and one thread that drops out."""
     body = init(100) + "mbarrier.arrive.noComplete.shared.b64 %y1, [%x1], 2;"
     body += "mbarrier.pending_count.b64 %x9, %y1;" + STORE
     assert results(body, variables=SHARED)[0] == [100 - 2 * i for i in range(32)]
@@ -174,7 +174,7 @@ def test_counts_of_a_barrier():
     assert found == [32 - i for i in range(32)] + [7] * 32
 
 
-def test_the_parity_tells_which_phase_is_over():
+def test_the_parity_shows_which_phase_is_over():
     body = init(1) + "mov.u32 %x9, 0;\n@!%p1 bra END;\n"
     for i in range(6):
         parity = i % 2
@@ -185,8 +185,8 @@ def test_the_parity_tells_which_phase_is_over():
     assert found[0] == 0b010101010101
 
 
-def test_bytes_that_are_to_come():
-    """A copy in bulk counts its bytes; the phase is over when they and the arrival are there."""
+def test_expected_bytes():
+    """A bulk copy counts its bytes; the phase is over after these and the arrival."""
     source = np.arange(256, dtype=np.uint32)
     body = init(1) + "mov.u32 %x3, buffer;\n@!%p1 bra WAIT;\n"
     body += "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%x1], 1024;\n"
@@ -200,7 +200,7 @@ def test_bytes_that_are_to_come():
     body += "@%p1 add.u32 %x9, %x9, %x8;" + STORE
     found, _ = results(body, [source], block=256, variables=SHARED)
     assert found == [i ^ 37 for i in range(256)]
-    # Expected and completed by hand, more and less than there is.
+    # Expected and completed by hand, too many and too few.
     body = (
         init(1) + "mov.u32 %x9, 0;\n@!%p1 bra END;\nmbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%x1], 48;"
     )
@@ -216,7 +216,7 @@ def test_bytes_that_are_to_come():
 
 
 def test_a_copy_of_too_many_bytes_is_a_fault():
-    """Behind shared memory lies what belongs to others."""
+    """The memory after shared memory belongs to others."""
     body = "mov.u32 %x3, buffer; setp.ne.u32 %p1, %t, 0;\n@%p1 bra END;\n mov.u32 %x5, 0xfffffff0;"
     body += "cp.async.bulk.global.shared::cta.bulk_group [%a0], [%x3], %x5; cp.async.bulk.commit_group;"
     body += f"cp.async.bulk.wait_group 0;\nEND: mov.u32 %x9, 5; {STORE}"
@@ -240,7 +240,7 @@ def test_copies_that_arrive_at_a_barrier():
         assert found == [100 + (i ^ 63) for i in range(64)]
 
 
-def test_lanes_have_barriers_of_their_own():
+def test_lanes_have_their_own_barriers():
     """Eight barriers, one for the lanes of equal number modulo 8: a lane waits for the other warp's."""
     body = "mov.u32 %x3, buffer; and.b32 %x4, %t, 7; mad.lo.u32 %x1, %x4, 8, %x3; setp.lt.u32 %p1, %t, 8;"
     body += "@%p1 mbarrier.init.shared.b64 [%x1], 8; bar.sync 0; add.u32 %x5, %x3, 1024;"

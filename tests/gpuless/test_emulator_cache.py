@@ -1,4 +1,4 @@
-"""Machine code on disk: used again, told apart, and never in the way."""
+"""Machine code on disk: reused, keyed by all it depends on, and never an obstacle."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ TEXT = """
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Give a folder of machine code with nothing in it."""
+    """Use an empty folder of machine code."""
     monkeypatch.setenv("GPULESS_CACHE", str(tmp_path / "kept"))
     cache._make_room.cache_clear()
     yield tmp_path / "kept"
@@ -41,21 +41,21 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """Return a list that grows by one whenever something is compiled."""
+    """Return a list that grows by one with each compilation."""
     found, compile_object = [], machine.compile_object
     monkeypatch.setattr(machine, "compile_object", lambda text: found.append(text) or compile_object(text))
     return found
 
 
 def check(text=TEXT, block=(32, 1, 1)):
-    """Run the kernel, and see that it adds 5."""
+    """Run the kernel, and check that it adds 5."""
     given = np.arange(64, dtype=np.uint32)
     _, result = run(text, [given, np.zeros(64, np.uint32)], block=block)
     threads = block[0] * block[1]
     assert result.tolist() == [*(given[:threads] + 5), *[0] * (64 - threads)]
 
 
-def test_what_is_kept_is_not_compiled_again(folder, compiled):
+def test_cached_code_is_not_compiled_again(folder, compiled):
     check()
     before = len(compiled)
     check()
@@ -64,7 +64,7 @@ def test_what_is_kept_is_not_compiled_again(folder, compiled):
     assert [path.name[0] != "." for path in folder.iterdir()] == [True]
 
 
-def test_what_is_compiled_plainly_is_of_no_use_to_others(folder, compiled, monkeypatch):
+def test_plainly_compiled_code_is_not_used_by_others(folder, compiled, monkeypatch):
     with compiled_plainly(monkeypatch):
         check()
         check()
@@ -84,7 +84,7 @@ def test_what_is_compiled_plainly_is_of_no_use_to_others(folder, compiled, monke
     ],
     ids=["code", "more threads", "shape", "names"],
 )  # fmt: skip
-def test_what_differs_is_told_apart(text, block):
+def test_different_programs_have_different_keys(text, block):
     assert cache.key(text, "f", block) != cache.key(TEXT, "f", (32, 1, 1))
 
 
@@ -93,7 +93,7 @@ def test_numbers_in_names_and_lines_of_source_do_not_count():
     assert cache.key(other, "f") == cache.key(TEXT, "f")
 
 
-def test_another_emulator_or_processor_compiles_anew(folder, compiled, monkeypatch):
+def test_another_emulator_or_processor_compiles_again(folder, compiled, monkeypatch):
     check()
     for target, name, value in [
         (cache, "_sources", "other"),
@@ -107,7 +107,7 @@ def test_another_emulator_or_processor_compiles_anew(folder, compiled, monkeypat
 
 
 @pytest.mark.parametrize("damage", [lambda c: c[:-1], lambda c: b"", lambda c: c[:50] + b"\1" + c[51:]])
-def test_a_damaged_file_is_compiled_anew(folder, compiled, damage):
+def test_a_damaged_file_is_compiled_again(folder, compiled, damage):
     check()
     (path,) = folder.iterdir()
     sound = path.read_bytes()
@@ -150,7 +150,7 @@ def of_another(path):
 
 @pytest.fixture
 def anothers(monkeypatch):
-    """Let what `of_another` gives away belong to another user, where only root may give it away."""
+    """Make files given to `of_another` belong to another user; only root may do that."""
     if os.geteuid() == 0:
         return
     given, fstat, stat = set(), os.fstat, os.stat
@@ -165,7 +165,7 @@ def anothers(monkeypatch):
 
 @pytest.mark.parametrize("change", [open_to_others, open_to_a_group, of_another])
 @pytest.mark.parametrize("changed", ["folder", "file"])
-def test_what_others_may_have_written_is_not_used(folder, anothers, changed, change):
+def test_files_that_others_may_have_written_are_not_used(folder, anothers, changed, change):
     cache.write("one", b"content")
     assert cache.read("one") == b"content"
     (file,) = folder.iterdir()
@@ -173,13 +173,13 @@ def test_what_others_may_have_written_is_not_used(folder, anothers, changed, cha
     with pytest.warns(RuntimeWarning, match=rf"{folder}.* are not used: .*set\s+GPULESS_CACHE .*chmod 700"):
         assert cache.read("one") is None
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # it is said once
+        warnings.simplefilter("error")  # one warning only
         assert cache.read("one") is None
         cache.write("two", b"content")
     assert (cache.read("two") is None) == (changed == "folder")
 
 
-def test_a_folder_that_all_may_replace_is_not_used(folder, tmp_path):
+def test_a_world_writable_folder_is_not_used(folder, tmp_path):
     cache.write("one", b"content")
     tmp_path.chmod(0o777)
     with pytest.warns(RuntimeWarning, match=f"all users may replace what is in {tmp_path}"):
@@ -202,7 +202,7 @@ def test_planted_machine_code_does_not_run(folder, compiled):
     (other,) = {path.stem for path in folder.iterdir()} - {name}
     cache.write(name, cache.read(other))
     with pytest.raises(AssertionError):
-        check()  # it adds 6: what is in the folder is believed
+        check()  # it adds 6: the file in the folder is used
     folder.chmod(0o777)
     before = len(compiled)
     with pytest.warns(RuntimeWarning, match="are not used"):
@@ -210,7 +210,7 @@ def test_planted_machine_code_does_not_run(folder, compiled):
     assert len(compiled) == before + 1
 
 
-def test_what_is_not_used_goes_first(folder, monkeypatch):
+def test_least_recently_used_files_are_removed_first(folder, monkeypatch):
     folder.mkdir(0o700)
     now = time.time()
     for name, age in [
@@ -239,7 +239,7 @@ def test_files_of_others_stay_in_the_folder(folder, monkeypatch):
     assert cache.read("new") == b"x"
 
 
-def test_what_is_used_counts_as_new(folder):
+def test_using_a_file_makes_it_recent(folder):
     cache.write("one", b"content")
     (path,) = folder.iterdir()
     os.utime(path, (1e9, 1e9))

@@ -1,4 +1,4 @@
-"""Products and sums that NVIDIA's assembler makes one instruction of, and those that it leaves apart."""
+"""Products and sums that NVIDIA's assembler fuses into one instruction, and those it leaves separate."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def one_after_another(a, b, c, d, out, other):
     out[i] = (c[i] * d[i] - d[i]) - a[i] * b[i]
 
 
-def a_product_of_its_own(a, b, c, d, out, other):
+def separate_product(a, b, c, d, out, other):
     i = cuda.grid(1)
     product = a[i] * b[i]
     out[i] = product - c[i]
@@ -70,18 +70,18 @@ def without_itself(a, b, c, d, out, other):
 
 
 def fused(a, b, c):
-    """Return a * b + c, rounded once: the product is exact, and of the sum 64 bits are there."""
+    """Return a * b + c, rounded once: the product is exact, and the sum has 64 bits."""
     return (a.astype(np.longdouble) * b + c).astype(np.float32)
 
 
-#: What a kernel writes into both outputs, None for nothing; how many multiply-adds the assembler makes.
+#: The expressions of both outputs, None for nothing; the number of multiply-adds of the assembler.
 CASES = {
     difference: (lambda a, b, c, d: (fused(a, b, -c), None), 1),
     taken_away: (lambda a, b, c, d: (fused(-a, b, c), None), 1),
     of_two_products_the_first: (lambda a, b, c, d: (fused(a, b, -(c * d)), None), 1),
     into_two_sums: (lambda a, b, c, d: (fused(a, b, -c), fused(a, b, -d)), 2),
     one_after_another: (lambda a, b, c, d: (fused(-a, b, fused(c, d, -d)), None), 2),
-    a_product_of_its_own: (lambda a, b, c, d: (a * b - c, a * b * c), 0),
+    separate_product: (lambda a, b, c, d: (a * b - c, a * b * c), 0),
     a_product_that_is_kept: (lambda a, b, c, d: (a * b - c, a * b), 0),
     without_itself: (lambda a, b, c, d: (0 * a, None), 0),
     in_another_block: (lambda a, b, c, d: (np.where(d > 0, a * b - c, d - a * b), None), 0),
@@ -89,7 +89,7 @@ CASES = {
 
 
 def inputs():
-    """Return numbers of which products and what is added to them nearly cancel: the last bits show."""
+    """Return numbers whose products nearly cancel what is added to them: the last bits show."""
     a, b, d, near = np.random.default_rng(0).standard_normal((4, SIZE)).astype(np.float32)
     return a, b, a * b * (1 + near / 64), d
 

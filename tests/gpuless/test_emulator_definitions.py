@@ -1,4 +1,4 @@
-"""Registers that a compiler uses again: their definitions, told apart, and nothing else changed."""
+"""Registers that a compiler reuses: their definitions get separate names, and nothing else changes."""
 
 import numpy as np
 import pytest
@@ -12,20 +12,20 @@ REGISTERS = ".reg .b32 %a, %b, %c; .reg .b64 %w; .reg .pred %p, %q;"
 
 
 def separated(body):
-    """Return the instructions of a function after its registers have been told apart."""
+    """Return the instructions of a function after its registers have been separated."""
     function = ptx.parse(f"{HEAD}.visible .entry f() {{ {REGISTERS}\n{body}\nret; }}").functions["f"]
     flow = Flow(function)
     separate(flow, function.registers)
     return [instruction.text for block in flow.blocks for instruction in block.body], function.registers
 
 
-def test_a_definition_read_alone_has_a_name_of_its_own():
+def test_a_definition_read_alone_gets_its_own_name():
     found, registers = separated("mov.u32 %a, 1; add.u32 %b, %a, 2; mov.u32 %a, 3; add.u32 %c, %a, %b;")
     assert found == ["mov.u32 %a.d0, 1", "add.u32 %b, %a.d0, 2", "mov.u32 %a.d1, 3", "add.u32 %c, %a.d1, %b"]
     assert registers["%a.d0"] == registers["%a.d1"] == 32
 
 
-def test_what_a_loop_goes_on_with_is_copied():
+def test_loop_carried_registers_are_copied():
     body = "mov.u32 %a, 1;\nL: setp.gt.u32 %p, %a, 9; add.u32 %a, %a, 1;\n@%p bra L;\nmov.u32 %b, %a;"
     found, _ = separated(body)
     assert found == [
@@ -37,7 +37,7 @@ def test_what_a_loop_goes_on_with_is_copied():
     ]
 
 
-def test_what_is_written_once_stays():
+def test_registers_written_once_stay():
     body = "mov.u32 %a, 1; add.u32 %b, %a, 2;"
     assert separated(body)[0] == ["mov.u32 %a, 1", "add.u32 %b, %a, 2"]
 
@@ -61,6 +61,6 @@ def test_what_is_written_once_stays():
          "sub.u32 %x1, %x1, 1;\n@!%p1 bra L;\nmov.u32 %x1, %x2;", lambda i: i * (i + 1) // 2),
     ],
 )  # fmt: skip
-def test_a_kernel_does_what_it_did(body, expected):
+def test_the_kernel_still_computes_the_same(body, expected):
     found, _ = results(body + "st.global.u32 [%out], %x1;", [np.array([5], np.uint32)])
     assert found == [expected(i) for i in range(32)]

@@ -1,4 +1,4 @@
-"""The emulated GPU's driver, as programs see it: each in a process of its own, with the real `numba.cuda`."""
+"""The emulated GPU's driver, as programs see it: each in its own process, with the real `numba.cuda`."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ from emulated import check, cu, cuda
 
 
 def run(program, timeout=120, **environment):
-    """Run a program on the emulated GPU; return what it prints. Nothing may go wrong, at its end neither.
+    """Run a program on the emulated GPU; return its output. It must not fail, not even at exit.
 
     It is a file of `PROGRAMS`, or if it is short its text. What variables say of the emulated GPU counts when
     a program first uses it.
@@ -47,7 +47,7 @@ def run(program, timeout=120, **environment):
     return out.split("\n")[:-1]
 
 
-def test_the_device_says_what_it_is():
+def test_the_device_describes_itself():
     out = run(
         """
         print(check(cu.cuDeviceGetCount()), check(cu.cuDeviceGetName(128, 0)).split(b"\\0")[0].decode())
@@ -65,7 +65,7 @@ def test_the_device_says_what_it_is():
     assert out[1:] == ["CUDA_ERROR_INVALID_DEVICE", "9", "0", "32", "1024", str(1 << 28)]
 
 
-def test_a_function_that_is_missing_says_so_by_name():
+def test_a_missing_function_is_named():
     out = run(
         """
         from gpuless.emulator.driver import last_detail
@@ -75,7 +75,7 @@ def test_a_function_that_is_missing_says_so_by_name():
     assert out == ["CUDA_ERROR_NOT_SUPPORTED cuGraphicsUnmapResources is not supported by the emulated GPU"]
 
 
-def test_errors_have_names_and_words():
+def test_errors_have_names_and_descriptions():
     out = run(
         """
         for code in (0, 2, 700, 801, 12345):
@@ -94,19 +94,19 @@ def test_errors_have_names_and_words():
     ]
 
 
-def test_contexts_are_a_stack_of_each_thread():
-    run("contexts_are_a_stack_of_each_thread.py")
+def test_each_thread_has_a_stack_of_contexts():
+    run("each_thread_has_a_stack_of_contexts.py")
 
 
 def test_kinds_of_memory():
     run("kinds_of_memory.py")
 
 
-def test_pinned_and_mapped_memory_in_a_kernel():
-    run("pinned_and_mapped_memory_in_a_kernel.py")
+def test_kernels_use_pinned_and_mapped_memory():
+    run("kernels_use_pinned_and_mapped_memory.py")
 
 
-def test_memory_comes_to_an_end():
+def test_memory_is_limited():
     out = run(
         """
         free, total = check(cu.cuMemGetInfo())
@@ -134,7 +134,7 @@ def test_memory_comes_to_an_end():
     ],
     ids=["around it", "container", "version 1", "unknown", "none"],
 )
-def test_the_memory_that_a_container_is_allowed(membership, limits, wanted, tmp_path):
+def test_the_memory_limit_of_a_container(membership, limits, wanted, tmp_path):
     for name, content in {f"sys/fs/cgroup/{name}": f"{limits[name]}\n" for name in limits}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
@@ -144,19 +144,19 @@ def test_the_memory_that_a_container_is_allowed(membership, limits, wanted, tmp_
     assert settings.memory_limits(tmp_path) == wanted
 
 
-def test_half_of_what_is_allowed_is_the_capacity(monkeypatch):
+def test_half_of_the_memory_limit_is_the_capacity(monkeypatch):
     monkeypatch.delenv("GPULESS_MEMORY", raising=False)
     for limits, wanted in (([1 << 62, 1 << 28], 1 << 27), ([1 << 20], 1 << 24)):
         monkeypatch.setattr(settings, "memory_limits", lambda limits=limits: limits)
         assert settings.capacity() == wanted
 
 
-def test_addresses_that_were_given_back_serve_for_other_sizes():
-    run("addresses_that_were_given_back_serve_for_other_sizes.py")
+def test_freed_addresses_are_used_for_other_sizes():
+    run("freed_addresses_are_used_for_other_sizes.py")
 
 
-def test_more_arrays_than_the_operating_system_can_keep_apart():
-    out = run("more_arrays_than_the_operating_system_can_keep_apart.py")
+def test_more_arrays_than_the_operating_system_can_map():
+    out = run("more_arrays_than_the_operating_system_can_map.py")
     assert out == ["CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_OUT_OF_MEMORY True"]
 
 
@@ -168,60 +168,60 @@ def test_streams_and_events():
     run("streams_and_events.py")
 
 
-def test_who_waits_for_a_stream_waits_for_its_callbacks():
-    run("who_waits_for_a_stream_waits_for_its_callbacks.py")
+def test_waiting_for_a_stream_waits_for_its_callbacks():
+    run("waiting_for_a_stream_waits_for_its_callbacks.py")
 
 
-def test_callbacks_are_waited_for_wherever_what_follows_them_is():
-    run("callbacks_are_waited_for_wherever_what_follows_them_is.py")
+def test_work_after_a_callback_waits_for_it_on_any_stream():
+    run("work_after_a_callback_waits_for_it_on_any_stream.py")
 
 
-def test_what_the_handler_of_a_signal_raises_arrives_as_it_is():
-    """Such as the exception that a limit of time raises, or `sys.exit()` where a process is told to end."""
-    out = run("what_the_handler_of_a_signal_raises_arrives_as_it_is.py")
+def test_exceptions_of_a_signal_handler_arrive_unchanged():
+    """Such as the exception of a time limit, or `sys.exit()` in a handler of SIGTERM."""
+    out = run("exceptions_of_a_signal_handler_arrive_unchanged.py")
     assert out == ["True 1", "True 2", "True 3", "True 4"]
 
 
-def test_an_interrupt_while_waiting_for_a_callback_is_none_of_the_drivers_errors():
-    """And the callback is waited for again."""
-    run("an_interrupt_while_waiting_for_a_callback_is_none_of_the_drivers_errors.py")
+def test_an_interrupt_while_waiting_for_a_callback_is_no_driver_error():
+    """After it the host waits for the callback again."""
+    run("an_interrupt_while_waiting_for_a_callback_is_no_driver_error.py")
 
 
-def test_a_graph_does_what_was_captured_and_not_before():
-    run("a_graph_does_what_was_captured_and_not_before.py")
+def test_a_graph_runs_captured_work_only_when_launched():
+    run("a_graph_runs_captured_work_only_when_launched.py")
 
 
-def test_an_event_of_a_capture_is_of_use_in_that_capture_only():
-    run("an_event_of_a_capture_is_of_use_in_that_capture_only.py")
+def test_an_event_of_a_capture_is_valid_only_in_it():
+    run("an_event_of_a_capture_is_valid_only_in_it.py")
 
 
-def test_what_a_capture_does_not_allow_spoils_it():
-    """It can only be ended then, and there is no graph."""
-    run("what_a_capture_does_not_allow_spoils_it.py")
+def test_forbidden_calls_invalidate_a_capture():
+    """It can only be ended then, without a graph."""
+    run("forbidden_calls_invalidate_a_capture.py")
 
 
-def test_a_capture_ends_with_an_error_where_a_stream_has_not_come_back():
-    run("a_capture_ends_with_an_error_where_a_stream_has_not_come_back.py")
+def test_a_capture_with_an_unjoined_stream_is_an_error():
+    run("a_capture_with_an_unjoined_stream_is_an_error.py")
 
 
-def test_nothing_is_left_of_a_graph_that_is_destroyed():
-    run("nothing_is_left_of_a_graph_that_is_destroyed.py")
+def test_a_destroyed_graph_leaves_nothing():
+    run("a_destroyed_graph_leaves_nothing.py")
 
 
-def test_a_graph_has_no_memory_of_its_own_and_misses_what_is_freed():
-    run("a_graph_has_no_memory_of_its_own_and_misses_what_is_freed.py")
+def test_a_graph_allocates_no_memory_and_fails_after_a_free():
+    run("a_graph_allocates_no_memory_and_fails_after_a_free.py")
 
 
-def test_launches_beyond_the_limits_are_refused_and_nothing_breaks():
-    run("launches_beyond_the_limits_are_refused_and_nothing_breaks.py")
+def test_launches_beyond_the_limits_are_rejected_harmlessly():
+    run("launches_beyond_the_limits_are_rejected_harmlessly.py")
 
 
-def test_a_cluster_of_several_blocks_is_refused():
-    out = run("a_cluster_of_several_blocks_is_refused.py")
+def test_a_cluster_of_several_blocks_is_rejected():
+    out = run("a_cluster_of_several_blocks_is_rejected.py")
     assert out == ["CUDA_SUCCESS", "CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_NOT_SUPPORTED"]
 
 
-def test_machine_code_of_a_gpu_is_refused():
+def test_machine_code_of_a_gpu_is_rejected():
     out = run(
         """
         from gpuless.emulator.driver import last_detail
@@ -245,13 +245,13 @@ def test_pieces_of_ptx_are_linked():
 
 
 def test_registers_are_estimated():
-    """In use at once: an address and the terms of the sum, two words each; predicates do not count."""
+    """Live at once: an address and the terms of the sum, two words each; predicates do not count."""
     printed = run("registers_are_estimated.py")
     assert printed == [str(5 * 2 + 8), "12", "13"]
 
 
-def test_print_lands_in_order_and_an_assertion_is_told():
-    out = run("print_lands_in_order_and_an_assertion_is_told.py")
+def test_print_keeps_its_order_and_an_assertion_is_reported():
+    out = run("print_keeps_its_order_and_an_assertion_is_reported.py")
     assert out == [
         "thread 0 1.500000 False",
         "thread 1 -2.000000 True",
@@ -263,19 +263,19 @@ def test_print_lands_in_order_and_an_assertion_is_told():
 
 
 def test_cuda_c_is_compiled_and_run():
-    """NVRTC keeps what it has compiled, and asks the driver for that: once it died of the answer."""
+    """NVRTC caches compiled code, and asks the driver about it: it once crashed on the answer."""
     run("cuda_c_is_compiled_and_run.py")
 
 
 def test_structures_are_passed_by_value():
-    """To functions that index them, write to them, give them back, and call themselves with them."""
+    """Functions index them, write to them, return them, and call themselves with them."""
     run("structures_are_passed_by_value.py")
 
 
-def test_an_assertion_is_told_to_the_launch_that_it_failed_in():
-    """And what one launch prints is not lost while another, which has failed, is run again."""
+def test_an_assertion_is_reported_by_the_launch_that_failed():
+    """The output of one launch is not lost while another, which has failed, runs again."""
     out = run(
-        "an_assertion_is_told_to_the_launch_that_it_failed_in.py",
+        "an_assertion_is_reported_by_the_launch_that_failed.py",
         GPULESS_THREADS="2",
     )
     assert out == [
@@ -287,7 +287,7 @@ def test_an_assertion_is_told_to_the_launch_that_it_failed_in():
     ]
 
 
-def test_a_heap_that_does_not_fit_gives_nothing():
+def test_malloc_returns_null_if_the_heap_is_too_small():
     ptx = """
         .version 8.0
         .target sm_80
@@ -319,16 +319,16 @@ def test_a_heap_that_does_not_fit_gives_nothing():
     )
 
 
-def test_functions_are_called_by_their_addresses():
-    run("functions_are_called_by_their_addresses.py")
+def test_functions_are_called_by_address():
+    run("functions_are_called_by_address.py")
 
 
-def test_variables_begin_with_addresses():
-    run("variables_begin_with_addresses.py")
+def test_variables_are_initialised_with_addresses():
+    run("variables_are_initialised_with_addresses.py")
 
 
-def test_a_recursion_stays_in_the_stack_of_its_warp_which_a_limit_makes_larger():
-    out = run("a_recursion_stays_in_the_stack_of_its_warp_which_a_limit_makes_larger.py")
+def test_a_recursion_stays_in_the_stack_and_a_limit_enlarges_it():
+    out = run("a_recursion_stays_in_the_stack_and_a_limit_enlarges_it.py")
     assert out == ["True", "CUDA_ERROR_LAUNCH_FAILED True", "True True 30001"]
 
 
@@ -336,9 +336,9 @@ def test_all_blocks_of_a_grid_wait_for_each_other():
     run("all_blocks_of_a_grid_wait_for_each_other.py")
 
 
-def test_workers_have_their_own_memory_and_come_to_an_end():
-    """A launch that cannot have one for each block is refused, and leaves nobody behind that waits."""
-    out = run("workers_have_their_own_memory_and_come_to_an_end.py")
+def test_worker_threads_have_their_own_memory_and_end():
+    """A launch without a thread for each block is rejected, and leaves no waiting thread behind."""
+    out = run("worker_threads_have_their_own_memory_and_end.py")
     assert out == [
         "CUDA_ERROR_OUT_OF_MEMORY 0",
         "CUDA_ERROR_OUT_OF_MEMORY 0",
@@ -351,27 +351,27 @@ def test_workers_have_their_own_memory_and_come_to_an_end():
     ]
 
 
-def test_workers_that_are_idle_have_no_stacks():
-    """Nor are there more than blocks to run: the operating system has an end of what it keeps books on."""
-    run("workers_that_are_idle_have_no_stacks.py")
+def test_idle_worker_threads_have_no_stacks():
+    """There are at most as many as blocks to run: the operating system limits mappings of memory."""
+    run("idle_worker_threads_have_no_stacks.py")
 
 
 def test_several_threads_launch_at_once():
-    """Also for the first time, while another loads the kernel."""
+    """Also the first launch, while another thread loads the kernel."""
     run("several_threads_launch_at_once.py")
 
 
-def test_a_shape_of_a_block_is_compiled_once():
-    run("a_shape_of_a_block_is_compiled_once.py")
+def test_each_block_shape_is_compiled_once():
+    run("each_block_shape_is_compiled_once.py")
 
 
-def test_a_block_that_has_passed_the_barrier_of_the_grid_waits_no_more():
-    # The first warp of one block takes its time, its others come later; all other blocks have ended.
-    run("a_block_that_has_passed_the_barrier_of_the_grid_waits_no_more.py")
+def test_a_block_past_the_grid_barrier_waits_no_more():
+    # The first warp of one block is slow, its other warps arrive later; all other blocks have ended.
+    run("a_block_past_the_grid_barrier_waits_no_more.py")
 
 
-def test_a_kernel_without_a_machine_code_on_any_gpu_is_refused():
-    run("a_kernel_without_a_machine_code_on_any_gpu_is_refused.py")
+def test_a_kernel_that_no_gpu_can_assemble_is_rejected():
+    run("a_kernel_that_no_gpu_can_assemble_is_rejected.py")
 
 
 def test_a_fork_after_use_does_no_harm():
@@ -408,7 +408,7 @@ def test_pytorch_stays_on_the_cpu(first):
     )
 
 
-def test_memory_that_nobody_has_written_holds_nothing_of_use():
+def test_unwritten_memory_is_poisoned():
     run(
         """
         for dtype in (np.float16, np.float32, np.float64, np.complex64):
@@ -422,14 +422,14 @@ def test_memory_that_nobody_has_written_holds_nothing_of_use():
     )
 
 
-def test_memory_costs_nothing_until_it_is_written_to():
-    """However much of it is read: 12 GB, where a computer may have 4."""
+def test_memory_costs_nothing_until_written():
+    """Even if all of it is read: 12 GB, on a computer that may have 4."""
     run(
-        "memory_costs_nothing_until_it_is_written_to.py",
+        "memory_costs_nothing_until_written.py",
         GPULESS_MEMORY=str(13 << 30),
     )
 
 
-def test_pieces_of_memory_are_few_however_large_the_arrays_are():
-    """The operating system has an end of them; all addresses that there are make 18,000."""
-    run("pieces_of_memory_are_few_however_large_the_arrays_are.py")
+def test_large_arrays_need_few_memory_mappings():
+    """The operating system limits mappings; all addresses would need 18,000."""
+    run("large_arrays_need_few_memory_mappings.py")

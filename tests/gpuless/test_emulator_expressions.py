@@ -1,4 +1,4 @@
-"""How expressions are written in IR, and what the driver's results are called."""
+"""Expressions in IR, and the names of the driver's results."""
 
 import pytest
 
@@ -71,7 +71,7 @@ def test_results_have_the_names_of_cuda():
     assert Result(123456) is Result.UNKNOWN
 
 
-def test_checks_say_what_is_wrong():
+def test_checks_name_the_error():
     refuse_if(False)
     with pytest.raises(DriverError, match="CUDA_ERROR_INVALID_VALUE") as found:
         refuse_if(True, detail="too many")

@@ -1,4 +1,4 @@
-"""What a kernel must not do: it ends with an error that says where, and the next one runs."""
+"""Faults: a kernel ends with an error that says where, and the next one runs."""
 
 import ctypes
 import json
@@ -50,7 +50,7 @@ def at_work(count=0):
 
 @pytest.fixture
 def goes_on():
-    """Whatever happened, the next kernel runs."""
+    """After any fault the next kernel runs."""
     yield
     (found,) = run(GOOD, [np.zeros(64, np.uint32)], block=(64, 1, 1))
     assert found.tolist() == list(range(64))
@@ -104,7 +104,7 @@ def test_a_trap(goes_on):
     assert caught.value.kind == "trap"
 
 
-def test_warps_that_wait_for_nobody(goes_on):
+def test_a_barrier_that_other_warps_never_reach(goes_on):
     body = "setp.lt.u32 %p1, %r1, 32; @%p1 bar.sync 1, 64; @!%p1 bar.sync 2, 64;"
     with pytest.raises(Fault, match="wait at barriers that others will not reach") as caught:
         run(STORE.replace("BODY", body), [np.zeros(64, np.uint32)], block=(64, 1, 1))
@@ -117,8 +117,8 @@ WAIT = """L: ld.acquire.gpu.global.u32 %r3, [%rd3+128]; setp.eq.u32 %p1, %r3, 0;
 LINEAR = "mad.lo.u32 %r1, %r1, 1664525, 1013904223; add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3,"
 
 
-def test_a_block_that_fails_ends_those_that_wait_for_what_it_would_write(monkeypatch, goes_on):
-    """Block 1 waits for a number that block 0, after some time, does not come to write."""
+def test_a_failing_block_ends_blocks_that_wait_for_it(monkeypatch, goes_on):
+    """Block 1 waits for a number that block 0 fails to write, after some time."""
     monkeypatch.setattr(RUNNING, "kernel_seconds", 20)
     body = f"""setp.ne.u32 %p1, %r2, 0; @%p1 bra L; mov.u32 %r3, 0; M: {LINEAR} 100000000; @%p1 bra M;
         st.global.u32 [%rd3+1048576], %r1; st.global.u32 [%rd3+128], 1; {WAIT}"""
@@ -127,8 +127,8 @@ def test_a_block_that_fails_ends_those_that_wait_for_what_it_would_write(monkeyp
     assert caught.value.kind == "address"
 
 
-def test_a_launch_behind_a_longer_one_is_not_taken_for_endless(monkeypatch):
-    """Each block of the longer one takes a fraction of the limit, and all together several times as long."""
+def test_a_launch_behind_a_longer_one_does_not_count_as_endless(monkeypatch):
+    """Each block of the longer one takes a fraction of the limit, all together several times the limit."""
     monkeypatch.setattr(RUNNING, "kernel_seconds", 0.75)
     body = f"mov.u32 %r3, 0; L: {LINEAR} 200000; @%p1 bra L; st.global.u32 [%rd3], %r1;"
     with ThreadPoolExecutor(1) as other:
@@ -142,7 +142,7 @@ def test_a_launch_behind_a_longer_one_is_not_taken_for_endless(monkeypatch):
 
 
 def test_a_launch_behind_another_is_interrupted_at_once(monkeypatch, goes_on):
-    """The other has all threads for blocks, and goes on."""
+    """The other launch has all threads for blocks, and continues."""
     monkeypatch.setattr(RUNNING, "kernel_seconds", 20)
     interrupts = [KeyboardInterrupt()]
 
@@ -160,7 +160,7 @@ def test_a_launch_behind_another_is_interrupted_at_once(monkeypatch, goes_on):
         stop = ctypes.c_uint32.from_address(of_the_other + layout.LAUNCH["stop"])
         assert not stop.value
         for record in at_work():
-            faults.stop(record.address)  # as if it were still at a launch that is stopped
+            faults.stop(record.address)  # as if it were still in a stopped launch
         time.sleep(0.1)
         assert {record.launch for record in at_work()} == {of_the_other}
         stop.value = 1
@@ -171,7 +171,7 @@ def test_a_launch_behind_another_is_interrupted_at_once(monkeypatch, goes_on):
 
 
 def test_two_launches_may_wait_for_each_other(monkeypatch):
-    """Blocks of the one, which spin, have all threads; the other gets further ones."""
+    """Spinning blocks of one launch have all threads; the other gets additional ones."""
     monkeypatch.setattr(RUNNING, "kernel_seconds", 20)
     text = """.visible .entry f(.param .u64 p0, .param .u64 p1) {
         .reg .b64 %rd<3>; .reg .b32 %r<3>; .reg .pred %p1; ld.param.u64 %rd1, [p0]; ld.param.u64 %rd2, [p1];
@@ -222,25 +222,25 @@ IN_SHARED = """.shared .align 16 .b8 s[128];
         ("add.s64 %rd8, %rd5, %rd3; ld.shared.u32 %r2, [%rd8+8192];", 0, 8192, 0),
     ],
 )
-def test_what_a_block_has_not_asked_for_is_no_shared_memory(body, step, byte, thread, goes_on):
-    """It is noticed in another page of 4096 bytes."""
+def test_shared_memory_beyond_the_request_is_a_fault(body, step, byte, thread, goes_on):
+    """It is detected in another page of 4096 bytes."""
     text = IN_SHARED.replace("BODY", body).replace("ld.param.u64 %rd2, [p1];", f"mov.u64 %rd2, {step};")
-    told = rf"at byte {byte} of shared memory, of which the block has 128: .* thread \({thread}, 0, 0\)"
-    with pytest.raises(Fault, match=told):
+    message = rf"at byte {byte} of shared memory, of which the block has 128: .* thread \({thread}, 0, 0\)"
+    with pytest.raises(Fault, match=message):
         run(text.replace(", .param .u64 p1", ""), [np.zeros(64, np.uint32)], block=(64, 1, 1))
 
 
 @pytest.mark.parametrize(("step", "thread"), [(40000, r"\d+"), (-400, r"\d+"), (1 << 30, "1")])
-def test_a_wild_address_in_local_memory_is_no_stack_overflow_and_near_no_array(step, thread, goes_on):
+def test_a_wild_local_address_is_named_as_such(step, thread, goes_on):
     body = f""".local .align 8 .b8 own[128]; mov.u64 %rd4, own; mul.wide.u32 %rd5, %r1, 1;
         mad.lo.s64 %rd5, %rd5, {step}, %rd4; st.local.u32 [%rd5], %r1; ld.local.u32 %r3, [%rd5];
         st.global.u32 [%rd3], %r3;"""
-    told = rf"writing 4 bytes outside of a thread's local memory: .* thread \({thread}, 0, 0\)"
-    with pytest.raises(Fault, match=told):
+    message = rf"writing 4 bytes outside of a thread's local memory: .* thread \({thread}, 0, 0\)"
+    with pytest.raises(Fault, match=message):
         run(STORE.replace("BODY", body), [np.zeros(1024, np.uint32)], block=(1024, 1, 1))
 
 
-def test_the_room_of_shared_memory_is_that_of_each_launch(goes_on):
+def test_the_size_of_shared_memory_belongs_to_each_launch(goes_on):
     body = (
         "mov.u64 %rd5, more; add.s64 %rd8, %rd5, %rd3; st.shared.u32 [%rd8], %r1; ld.shared.u32 %r2, [%rd8];"
     )
@@ -256,8 +256,8 @@ def test_the_room_of_shared_memory_is_that_of_each_launch(goes_on):
         run(text.replace("%rd5, %rd3;", "%rd5, 4096;"), [np.zeros(64, np.uint32)], shared=64)
 
 
-def test_lanes_that_are_off_may_have_addresses_beyond_shared_memory():
-    """What would be read for all lanes at once is read for those that are on."""
+def test_inactive_lanes_may_have_addresses_beyond_shared_memory():
+    """A load for all lanes at once becomes a load for active lanes."""
     body = """mad.lo.s64 %rd8, %rd7, 120, %rd5; setp.lt.u32 %p1, %r1, 2; mov.u32 %r2, 9;
         st.shared.u32 [%rd5], 7; st.shared.u32 [%rd5+120], 8; bar.sync 0;
         @%p1 ld.shared.u32 %r2, [%rd8];"""
@@ -271,7 +271,7 @@ def test_lanes_that_are_off_may_have_addresses_beyond_shared_memory():
 
 
 def test_a_large_frame_does_not_step_over_the_end_of_a_stack():
-    """Below the stack of warp 1, which goes deep, lies that of warp 0, which waits at a barrier."""
+    """The deep stack of warp 1 ends at the stack of warp 0, which waits at a barrier."""
     size, at = 1086, (0, *range(360, 456, 4))
     given = {number: "".join(f"st.param.b32 [c+{i}], {number};" for i in at) for number in ("%r1", "%r2")}
     used = "".join(f"ld.param.u32 %r4, [more+{i}]; add.u32 %r3, %r3, %r4;" for i in at[1:])
@@ -287,16 +287,16 @@ def test_a_large_frame_does_not_step_over_the_end_of_a_stack():
         run(function + STORE.replace("BODY", body), [np.zeros(64, np.uint32)], block=(64, 1, 1))
 
 
-def test_a_block_of_1024_threads_has_all_local_memory_that_a_gpu_has():
+def test_a_block_of_1024_threads_has_the_full_local_memory():
     body = """.local .align 8 .b8 own[500000]; mov.u64 %rd4, own; mad.wide.u32 %rd5, %r1, 480, %rd4;
         st.local.u32 [%rd5], %r1; ld.local.u32 %r3, [%rd5]; st.global.u32 [%rd3], %r3;"""
     (found,) = run(STORE.replace("BODY", body), [np.zeros(1024, np.uint32)], block=(1024, 1, 1))
     assert found.tolist() == list(range(1024))
 
 
-def test_a_kernel_that_prints_without_end_is_stopped():
-    """It is with its host nearly always."""
-    assert run_program("a_kernel_that_prints_without_end.py") == ["True"]
+def test_a_kernel_that_prints_endlessly_is_stopped():
+    """It calls its host nearly all the time."""
+    assert run_program("a_kernel_that_prints_endlessly.py") == ["True"]
 
 
 def test_an_interrupt_while_a_launch_is_stopped_waits_for_its_end(monkeypatch, goes_on):
@@ -313,7 +313,7 @@ def test_an_interrupt_while_a_launch_is_stopped_waits_for_its_end(monkeypatch, g
         return all_done(workers, seconds)
 
     monkeypatch.setattr(launch, "all_done", interrupted)
-    monkeypatch.setattr(faults, "stop", lambda record: None)  # as long as the block has not heard of it
+    monkeypatch.setattr(faults, "stop", lambda record: None)  # until the block has noticed it
     with pytest.raises(KeyboardInterrupt, match="again"):
         run(STORE.replace("BODY", WAIT), [np.zeros(64, np.uint32)])
     monkeypatch.undo()
@@ -325,7 +325,7 @@ def test_an_interrupt_while_a_launch_is_stopped_waits_for_its_end(monkeypatch, g
 
 
 def test_an_interrupt_while_a_block_is_run_again_stops_it(monkeypatch, goes_on):
-    """It is run again to tell why it was stopped, and would have no end then either."""
+    """It is run again to find out why it was stopped, and would not end then either."""
     monkeypatch.setattr(RUNNING, "kernel_seconds", 0.5)
 
     def interrupted(workers, seconds):
@@ -342,7 +342,7 @@ def test_an_interrupt_while_a_block_is_run_again_stops_it(monkeypatch, goes_on):
 
 
 def test_a_block_that_begins_late_has_ended_none_before(monkeypatch):
-    """Its record was another block's, of a launch that is over."""
+    """Its record belonged to another block, of a launch that is over."""
     monkeypatch.setattr(launch, "_PERIOD", 0.01)
     meet = """{ .param .b64 grid; .param .b32 flags; .param .b32 ended; st.param.b64 [grid], 0;
         st.param.b32 [flags], 0; call (ended), cudaCGSynchronize, (grid, flags); }"""
@@ -363,8 +363,8 @@ def test_a_block_that_begins_late_has_ended_none_before(monkeypatch):
     array.free()
 
 
-def test_a_barrier_that_a_block_does_not_have(goes_on):
-    """Of numbers that differ the first lane's that is there counts."""
+def test_a_barrier_number_that_does_not_exist(goes_on):
+    """If numbers differ, that of the first active lane counts."""
     body = "ld.global.u32 %r3, [%rd3]; setp.lt.u32 %p1, %r3, 7; @%p1 bra END; bar.sync %r3, 32;\nEND:"
     run(STORE.replace("BODY", body), [np.array([5] * 8 + [15] * 24, np.uint32)])
     for number in (16, 100_000, 0xFFFFFFFF):
@@ -425,13 +425,13 @@ print("stopped")
 
 
 def test_interrupts_may_come_at_any_moment():
-    """The second while the first is heard; in a launch whose blocks wait for each other as well."""
+    """The second during the handling of the first; also in a launch whose blocks wait for each other."""
     assert python_on_the_emulated_gpu(INTERRUPTS) == "stopped\n"
 
 
 @pytest.mark.parametrize("bits", [32, 64])
 def test_no_division_ends_the_process(bits):
-    """The least number by -1 is out of range, and by 0 is anything."""
+    """The least number divided by -1 is out of range, and division by 0 gives anything."""
     least, most, kind = 1 << (bits - 1), (1 << bits) - 1, f"s{bits}"
     for name, wanted in (("div", least), ("rem", 0)):
         found = apply(f"{name}.{kind} %d, %a, %b", [kind, kind], kind, [least, least, 7], [most, 0, 0])
@@ -517,7 +517,7 @@ LINES = {
 
 
 INLINED = Path(__file__).with_name("inlined_functions.py")
-# Where a fault is, and the lines there, if it is not in `faulty_kernels`.
+# The file of a fault, and its lines, if it is not in `faulty_kernels`.
 FILES = {
     "cell": ("<ipython-input-7-abc>", ["", "", "    x[cuda.grid(1) + 500_000] = 1  # a cell"]),
     "merged_from_elsewhere": (INLINED.name, INLINED.read_text().splitlines()),
@@ -525,8 +525,8 @@ FILES = {
 
 
 @pytest.fixture(scope="module")
-def told():
-    """What Numba's users are told of the kernels in `faulty_kernels`."""
+def messages():
+    """Return the messages that Numba's users see for the kernels in `faulty_kernels`."""
     path = Path(__file__).with_name("faulty_kernels.py")
     return json.loads(
         python_on_the_emulated_gpu(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
@@ -534,9 +534,9 @@ def told():
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_a_fault_tells_the_line_and_the_thread(told, name):
+def test_a_fault_names_the_line_and_the_thread(messages, name):
     words, thread = LINES[name]
-    first, *places = told[name].splitlines()
+    first, *places = messages[name].splitlines()
     block = 2 if name == "written" else 0
     assert re.match(r"CUDAError CUDA_ERROR_(ILLEGAL_ADDRESS|LAUNCH_FAILED|MISALIGNED_ADDRESS): ", first)
     assert re.search(words, first), first
@@ -557,18 +557,18 @@ def test_a_fault_tells_the_line_and_the_thread(told, name):
     }[name]
     assert len(places) == len(shown)
     for place, text in zip(places, shown, strict=True):
-        file, lines = FILES.get(name, ("faulty_kernels.py", told["lines"]))
+        file, lines = FILES.get(name, ("faulty_kernels.py", messages["lines"]))
         number = next(i for i, line in enumerate(lines, 1) if text in line)
         assert re.fullmatch(rf"  (called from )?line {number} of .*{file}: {re.escape(text)}", place)
 
 
-def test_a_fault_that_does_not_come_again_tells_what_is_known(told):
-    assert "block (0, 0, 0), among threads 0 to 0 of it" in told["once"]
-    assert "line " not in told["once"]
-    assert told["aligned"] == ""
+def test_a_fault_that_does_not_recur_names_what_is_known(messages):
+    assert "block (0, 0, 0), among threads 0 to 0 of it" in messages["once"]
+    assert "line " not in messages["once"]
+    assert messages["aligned"] == ""
 
 
-def test_a_block_that_fails_lets_those_go_that_wait_for_it():
+def test_a_failing_block_releases_blocks_at_its_barrier():
     """The others would wait for it at the barrier of the grid."""
     out = run_program("a_block_fails_before_the_barrier_of_the_grid.py")
     assert out == ["CUDA_ERROR_ILLEGAL_ADDRESS", "[2.0, 1.0]"]
@@ -587,19 +587,19 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_a_kernel_without_end_is_stopped(told, name):
+def test_an_endless_kernel_is_stopped(messages, name):
     mark = "# absent" if name == "absent" else "# spin"
-    line = next(i for i, text in enumerate(told["lines"], 1) if mark in text)
-    assert told[name].startswith("CUDAError CUDA_ERROR_LAUNCH_TIMEOUT: ")
-    assert re.search(ENDLESS[name].replace("LINE", str(line)), told[name]), told[name]
+    line = next(i for i, text in enumerate(messages["lines"], 1) if mark in text)
+    assert messages[name].startswith("CUDAError CUDA_ERROR_LAUNCH_TIMEOUT: ")
+    assert re.search(ENDLESS[name].replace("LINE", str(line)), messages[name]), messages[name]
 
 
-def test_threads_wait_for_each_other(told):
+def test_threads_wait_for_each_other(messages):
     """Lanes and warps, for a flag and for a lock; blocks, even for a later one."""
     added = sum(i for thread in range(64) for i in range(thread % 5))
     shifted = sum(range(64)) - 0 - 32 + 31 + 63
     wanted = {"lanes": [64, 32 * 64], "lanes until done": [added, shifted]}
-    assert told["waits"] == wanted | {
+    assert messages["waits"] == wanted | {
         "fenced": 42,
         "locked": 160,
         "all blocks": list(range(40)),
@@ -675,7 +675,7 @@ def test_threads_streams_processes_and_grids():
 
 
 def test_the_process_ends_while_kernels_run():
-    """One in a daemon thread is stopped; a thread that the interpreter waits for may still launch some."""
+    """A kernel in a daemon thread is stopped; a thread that the interpreter waits for may still launch."""
     lines = """
         def late():
             time.sleep(0.5)
@@ -692,7 +692,7 @@ def test_the_process_ends_while_kernels_run():
 
 
 def test_numba_survives_faults_and_ctrl_c():
-    """A launch that fails is an error of CUDA's; one that never ends is stopped; the process goes on."""
+    """A failing launch is a CUDA error; an endless one is stopped; the process continues."""
     failed, *rest = run_program("stopped_and_interrupted.py")
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in failed
     assert rest == ["65.0", "interrupted True", "62.0"]

@@ -1,4 +1,4 @@
-"""Kernels on disk are told apart by all that they follow from: of two programs each has its result."""
+"""Kernels on disk are keyed by all that they depend on: each of two programs has its own result."""
 
 import dis
 import itertools
@@ -23,7 +23,7 @@ from gpuless.frontends.numba_cuda import fingerprints, overloads
 
 pytestmark = pytest.mark.usefixtures("no_kernels")
 
-#: In each program {} is what changes; "kernel" takes an array of one float, which is 10, and the "arguments".
+#: In each program {} is the change; "kernel" takes an array of one float, 10, and the "arguments".
 CASES = {
     "the fields of a named tuple": (
         """
@@ -270,7 +270,7 @@ arguments = ()
 
 @pytest.fixture
 def program(monkeypatch):
-    """Return a function that runs a program as a module, and returns what is in that."""
+    """Return a function that runs a program as a module, and returns the module."""
 
     def run(source):
         module = types.ModuleType("program")
@@ -308,8 +308,8 @@ def test_the_same_program_gets_its_kernel_from_disk(name, program, found):
 
 
 @pytest.mark.parametrize("package", ["numba", "numba.cuda"])
-def test_an_intrinsic_counts_for_what_calls_it_alone(package, program, found):
-    """For another kernel it need not even have a fingerprint: modules have many, for the CPU."""
+def test_an_intrinsic_counts_only_for_its_callers(package, program, found):
+    """For another kernel it needs no fingerprint at all: modules have many intrinsics for the CPU."""
     source = """
     from PACKAGE.extending import intrinsic
     unknown = object()
@@ -339,8 +339,8 @@ def kernel(x): x[0] = {}(x[0])
 
 
 @pytest.mark.parametrize("called", ["eager", "helper"])
-def test_a_function_keeps_the_globals_with_which_it_was_compiled(called, program):
-    """Numba compiles it once: a kernel of this process is no kernel for one where the globals were others."""
+def test_a_function_keeps_the_globals_of_its_compilation(called, program):
+    """Numba compiles it once: a process with other globals must not use a kernel of this process."""
     module = program(filled(FROZEN, (3, called)))
     module.first[1, 1](np.ones(1, np.float32))
     module.FACTOR = 4
@@ -349,7 +349,7 @@ def test_a_function_keeps_the_globals_with_which_it_was_compiled(called, program
     assert result(module) == 40
 
 
-def test_what_a_lowering_reads_is_looked_at_each_time(program, found):
+def test_globals_of_a_lowering_are_read_each_time(program, found):
     source = filled(CASES["what a lowering reads"][0], (2, 0))
     module = program(source)
     assert result(module) == 20
@@ -359,7 +359,7 @@ def test_what_a_lowering_reads_is_looked_at_each_time(program, found):
     assert found == [False, False]
 
 
-def test_an_overload_keeps_the_globals_it_was_compiled_with_by_a_kernel_that_is_not_kept(program, found):
+def test_an_overload_keeps_its_globals_when_the_kernel_is_not_cached(program, found):
     source = """
     from numba.cuda.extending import overload
     FACTOR = {}
@@ -389,7 +389,7 @@ def test_an_overload_keeps_the_globals_it_was_compiled_with_by_a_kernel_that_is_
         "(lambda: [N, set()])()[0]",
     ],
 )
-def test_what_a_lowering_may_read_unseen_keeps_kernels_off_the_disk(read, program, found):
+def test_a_lowering_with_unseen_reads_prevents_caching(read, program, found):
     source = textwrap.dedent(CASES["what a lowering reads"][0]).replace("type(N)", f"type({read})")
     source = f"import builtins\n{source}"
     for _ in range(2):
@@ -399,7 +399,7 @@ def test_what_a_lowering_may_read_unseen_keeps_kernels_off_the_disk(read, progra
     assert result(module) == 30
 
 
-def test_the_method_of_an_object_keeps_kernels_off_the_disk(program, found):
+def test_a_method_of_an_object_prevents_caching(program, found):
     source = """
     def scale(x): pass
     @decl.register_global(scale)
@@ -417,7 +417,7 @@ def test_the_method_of_an_object_keeps_kernels_off_the_disk(program, found):
     assert not any(found)
 
 
-def test_a_value_that_cannot_be_looked_at_stops_no_kernel(program, found):
+def test_an_unreadable_value_stops_no_kernel(program, found):
     source = CASES["what a lowering reads"][0].replace(
         "def make", "ring = []\n        ring.append(ring)\n        def make"
     )
@@ -426,7 +426,7 @@ def test_a_value_that_cannot_be_looked_at_stops_no_kernel(program, found):
     assert not any(found)
 
 
-def test_what_a_lowering_imports_keeps_kernels_off_the_disk(program):
+def test_a_lowering_with_an_import_prevents_caching(program):
     source = textwrap.dedent(CASES["a lowering"][0]).replace("{}", "N")
     source = "N = {}" + source.replace("    return b", "    from program import N\n    return b")
     assert [result(program(filled(source, n))) for n in (2, 3)] == [20, 30]
@@ -495,7 +495,7 @@ def test_the_whole_emulator_and_its_frontends_count(monkeypatch, tmp_path):
         before = changed
 
 
-def test_what_is_read_of_globals_is_what_dis_finds():
+def test_reads_of_globals_match_dis():
     functions = [
         value
         for module in (np, np.linalg, dis, textwrap, types, itertools, pytest, fingerprints, overloads)

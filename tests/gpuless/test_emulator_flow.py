@@ -24,7 +24,7 @@ def test_random_programs(shape, monkeypatch):
     monkeypatch.setattr(cache, "write", lambda name, content: None)
     real = machine.compile_object
     for i in range(PROGRAMS):
-        # Most are compiled quickly; some as kernels are, which shows what the optimiser makes of it.
+        # Most are compiled quickly; some like real kernels, to test the optimiser's result.
         monkeypatch.setattr(machine, "compile_object", real if i % 12 == 0 else compile_plainly)
         seed = SHAPES.index(shape) + len(SHAPES) * i
         program, grid = Program(seed), 2
@@ -48,7 +48,7 @@ def test_random_programs(shape, monkeypatch):
     ],
 )
 @pytest.mark.parametrize("shift", [-1, -5, 3])
-def test_an_unsigned_index_wraps_around_in_lanes_that_are_off(wide, shift):
+def test_an_unsigned_index_wraps_around_in_inactive_lanes(wide, shift):
     body = f"add.s32 %x1, %i, {shift}; mov.u32 %x2, 7; setp.ge.u32 %p1, %x1, 64;\n@%p1 bra OFF;\n"
     found, _ = results(
         f"{body}{wide} ld.global.u32 %x2, [%y2];\nOFF: st.global.u32 [%out], %x2;", [NUMBERS], 64, 2
@@ -57,7 +57,7 @@ def test_an_unsigned_index_wraps_around_in_lanes_that_are_off(wide, shift):
 
 
 NUMBERS = np.arange(100, 164, dtype=np.uint32)
-# From the index %y1, which may be negative, to the address %y5 of the element, as Python counts them.
+# From the index %y1, which may be negative, to the address %y5 of the element, as in Python.
 _WRAPPED = {
     "plain": "shr.s64 %y2, %y1, 63; and.b64 %y3, %y2, 64; add.s64 %y4, %y1, %y3;"
     "shl.b64 %y6, %y4, 2; add.s64 %y5, %a0, %y6;",
@@ -103,7 +103,7 @@ def test_negative_indices_count_from_the_end(wrapped, shift, stored):
 
 
 @pytest.mark.parametrize("shift", [-5, -40])
-def test_negative_indices_of_lanes_that_are_off(shift):
+def test_negative_indices_of_inactive_lanes(shift):
     body = f"cvt.s64.s32 %y1, %i; add.s64 %y1, %y1, {shift}; mov.u32 %x6, 7; setp.lt.s64 %p1, %y1, 0;\n"
     body += f"@%p1 bra OFF;\n{_WRAPPED['plain']} ld.global.u32 %x6, [%y5];\nOFF: st.global.u32 [%out], %x6;"
     assert results(body, [NUMBERS], 64)[0] == [100 + i + shift if i + shift >= 0 else 7 for i in range(64)]
@@ -111,7 +111,7 @@ def test_negative_indices_of_lanes_that_are_off(shift):
 
 @pytest.mark.parametrize("shift", [-1, -40, 1])
 @pytest.mark.parametrize("how", ["add.s32 %x3, %x2, %x4; ld.shared.u32 %x6, [%x3{}];"])
-def test_shared_memory_before_the_first_byte_belongs_to_lanes_that_are_off(shift, how):
+def test_inactive_lanes_may_address_shared_memory_before_its_start(shift, how):
     body = "shl.b32 %x4, %t, 2; mov.u32 %x2, s; add.s32 %x3, %x2, %x4; st.shared.u32 [%x3], %i; bar.sync 0;"
     body += f"mov.u32 %x6, 7; add.s32 %x1, %t, {shift}; setp.ge.u32 %p1, %x1, 64;\n@%p1 bra OFF;\n"
     offset = f"+{4 * shift}" if shift > 0 else str(4 * shift)
@@ -123,7 +123,7 @@ def test_shared_memory_before_the_first_byte_belongs_to_lanes_that_are_off(shift
     assert found == [i + shift if 0 <= i + shift < 64 else 7 for i in range(64)]
 
 
-def test_an_index_of_8_bits_wraps_around_in_lanes_that_are_on():
+def test_an_index_of_8_bits_wraps_around_in_active_lanes():
     table = np.arange(1000, 1256, dtype=np.uint32)
     body = "add.s32 %x1, %t, 250; cvt.u64.u8 %y1, %x1; shl.b64 %y1, %y1, 2; add.s64 %y2, %a0, %y1;"
     found, _ = results(body + "ld.global.u32 %x2, [%y2]; st.global.u32 [%out], %x2;", [table], 64)
@@ -138,7 +138,7 @@ def test_a_narrow_number_is_cut_from_a_wide_register():
 
 
 def test_distances_that_wrap_around_a_register():
-    # All lanes of the product are a multiple of 2 ** 35 apart from lane 0 of each warp, or so it seems.
+    # All lanes of the product seem to be a multiple of 2 ** 35 apart from lane 0 of each warp.
     body = "shl.b32 %x1, %t, 29; shr.u32 %x2, %x1, 29; st.global.u32 [%out], %x2;"
     assert results(body, block=64)[0] == [i & 7 for i in range(64)]
 
@@ -151,7 +151,7 @@ def test_shifts_by_the_width_or_more():
     assert found == [((5 << i if i < 32 else 0) + (high >> i) + (-8 >> i)) & 0xFFFFFFFF for i in range(64)]
 
 
-def test_divisions_by_zero_in_lanes_that_are_off():
+def test_divisions_by_zero_in_inactive_lanes():
     body = "mov.u32 %x2, 99; setp.eq.u32 %p1, %t, 0;\n@%p1 bra OFF;\n"
     body += "div.s32 %x2, 1000, %t; rem.s32 %x3, 1000, %t; cvt.u64.u32 %y1, %t; div.u64 %y2, 5000, %y1;"
     body += (
@@ -176,7 +176,7 @@ def test_ordered_and_unordered_comparisons():
 
 
 @pytest.mark.parametrize("choice", ["%ntid.x, 32", "%tid.y, 0"])
-def test_a_choice_between_the_same_constant_is_written_where_the_register_is_none(choice):
+def test_a_choice_between_equal_constants_is_written(choice):
     body = f"""setp.ge.u32 %p2, %t, 8; setp.eq.u32 %p3, %c, 1;
     @%p2 bra A;
     selp.b32 %x1, {choice}, %p3; bra B;
@@ -193,8 +193,8 @@ def test_round_down_makes_a_power_of_two():
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 40])
-def test_masked_loads_end_where_the_array_does(step):
-    numbers = np.arange(4096, dtype=np.uint32)  # 16 KB: right after it nothing may be read
+def test_masked_loads_end_with_the_array(step):
+    numbers = np.arange(4096, dtype=np.uint32)  # 16 KB: memory right after it must not be read
     first = 4096 - 20 * step
     body = f"setp.ge.u32 %p1, %t, 20;\n@%p1 bra OFF;\nmul.lo.s32 %x1, %t, {step}; add.s32 %x1, %x1, {first};"
     body += "mul.wide.u32 %y1, %x1, 4; add.s64 %y2, %a0, %y1; ld.global.u32 %x2, [%y2];"
@@ -202,12 +202,12 @@ def test_masked_loads_end_where_the_array_does(step):
     assert found == [first + step * i for i in range(20)] + [0] * 12
 
 
-def test_a_register_that_nobody_has_set():
+def test_an_unset_register():
     body = "setp.lt.u32 %p1, %t, 9;\n@%p1 mov.u32 %x1, 4;\nadd.s32 %x2, %x1, %x9; xor.b32 %x3, %x2, %x2;"
     assert results(body + "st.global.u32 [%out], %x3;")[0] == [0] * 32
 
 
-def test_a_carry_that_lanes_have_or_not():
+def test_a_carry_in_some_lanes():
     body = "sub.s32 %x1, 0, %t; add.cc.u32 %x2, %x1, 4; addc.cc.u32 %x3, 7, 0; addc.u32 %x4, 0, 0;"
     body += "sub.cc.u32 %x5, %t, 4; subc.u32 %x6, 0, 0; shl.b32 %x3, %x3, 4; xor.b32 %x3, %x3, %x6;"
     found, _ = results(body + "xor.b32 %x3, %x3, %x2; st.global.u32 [%out], %x3;")
@@ -216,7 +216,7 @@ def test_a_carry_that_lanes_have_or_not():
     ]
 
 
-def test_control_flow_that_no_source_has():
+def test_control_flow_without_a_source_form():
     """Two ways into a loop, and a jump from one branch into the other."""
     body = """and.b32 %x1, %t, 7; mov.u32 %x2, 0; and.b32 %x5, %t, 1; setp.eq.u32 %p1, %x5, 0;
     @%p1 bra SECOND;
@@ -247,8 +247,8 @@ def test_control_flow_that_no_source_has():
 
 
 @pytest.mark.parametrize("block", [32, 40, 64])
-def test_a_branch_on_what_only_some_lanes_have_loaded(block):
-    # The others have nothing there, and a condition of their own that is false whatever it is.
+def test_a_branch_on_a_load_of_some_lanes(block):
+    # The others have loaded nothing, and their own condition is always false.
     body = """and.b32 %x1, %i, 3; setp.eq.u32 %p1, %x1, 1; mov.u32 %x4, 7;
     @!%p1 bra MEET;
     ld.global.u32 %x2, [%out];
@@ -263,8 +263,8 @@ def test_a_branch_on_what_only_some_lanes_have_loaded(block):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_any_control_flow_at_all(seed):
-    """Blocks that branch anywhere, by what a lane holds, a number of times."""
+def test_arbitrary_control_flow(seed):
+    """Blocks that branch anywhere, by a lane's value, several times."""
     rng, count = random.Random(seed), 9
     blocks = [
         (rng.randrange(99), rng.choice([1, 2, 3]), rng.randrange(count), rng.randrange(count))

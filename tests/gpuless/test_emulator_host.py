@@ -1,4 +1,4 @@
-"""What kernels ask their host for: printf, malloc, free and assert, in PTX that calls them."""
+"""Functions of the host for kernels: printf, malloc, free and assert, called in PTX."""
 
 import contextlib
 import ctypes
@@ -27,7 +27,7 @@ DECLARATIONS = """
 
 @pytest.fixture
 def heap(monkeypatch):
-    """Return a heap, which the driver makes otherwise."""
+    """Return a heap, which otherwise the driver makes."""
     made = host.Heap(workers().arena, 1 << 20)
     start = made._next
     monkeypatch.setattr(host._Heaps, "heap", made)
@@ -63,7 +63,7 @@ call (got), %y1, (given), proto; ld.param.b32 %x1, [got]; }
 
 
 def test_functions_of_cuda_in_a_module_that_calls_by_addresses(heap, capsys):
-    """Those of the module may have their parameters in pieces, of which CUDA's know nothing."""
+    """Functions of the module may have their parameters in pieces, those of CUDA have not."""
     body = f"""{CALL} cvt.u64.u32 %y2, %x1;
     {{ .param .b64 size; .param .b64 got; st.param.b64 [size], 64;
     call (got), malloc, (size); ld.param.b64 %y3, [got]; }}
@@ -74,7 +74,7 @@ def test_functions_of_cuda_in_a_module_that_calls_by_addresses(heap, capsys):
     cvt.u32.u64 %x9, %y4; {STORE}"""
     found, _ = results(body, before=DECLARATIONS + INDIRECT, variables=text("form", "%lld\n"))
     assert found == [2 * i for i in range(32)]
-    assert not heap._sizes  # all is given back
+    assert not heap._sizes  # all is freed
     host.flush()
     assert capsys.readouterr().out == "0\n2\n4\n"
 
@@ -95,7 +95,7 @@ def test_an_assertion_in_a_module_that_calls_by_addresses(monkeypatch):
     assert asserted == ["f.cu:7: fill: block: [0, 0, 0], thread: [5, 0, 0] Assertion `x < 5` failed."]
 
 
-def test_a_function_of_cuda_that_is_declared_otherwise_is_refused():
+def test_a_cuda_function_declared_differently_is_rejected():
     body = "{ .param .b32 size; .param .b64 got; st.param.b32 [size], 64; call (got), malloc, (size); }"
     with pytest.raises(PtxError, match=r"malloc takes parameters of \(8,\) bytes and gives \(8,\)"):
         results(body + STORE)
@@ -105,7 +105,7 @@ def test_a_function_of_cuda_that_is_declared_otherwise_is_refused():
 
 
 def printed(form, *numbers):
-    """Return what printf makes of numbers: Python floats, or of ctypes."""
+    """Return the output of printf for numbers: Python floats or ctypes."""
     laid_out = bytearray()
     for one in numbers:
         one = ctypes.c_double(one) if isinstance(one, float) else one
@@ -135,10 +135,10 @@ def test_printf_prints_as_c_does(form, numbers, wanted):
 
 
 def test_printf_prints_the_same_in_every_language():
-    """A program may have set the locale of its user, where a comma stands before the digits."""
+    """A program may have set the locale of its user, with a decimal comma."""
     before = locale.setlocale(locale.LC_NUMERIC)
     for name in ("de_DE.UTF-8", "fr_FR.UTF-8"):
-        with contextlib.suppress(locale.Error):  # this computer may know neither
+        with contextlib.suppress(locale.Error):  # this computer may have neither
             locale.setlocale(locale.LC_NUMERIC, name)
     try:
         assert printed("%.1f", 2.5) == "2.5"
@@ -158,8 +158,8 @@ WILD = """.global .align 1 .b8 name[3] = {111, 107, 0};
 @pytest.mark.parametrize("barrier", ["", "bar.sync 0;"], ids=["", "barrier"])
 @pytest.mark.parametrize("wild", [12344, 1 << 60, "%a0"])
 @pytest.mark.parametrize("what", ["text", "form", "numbers"])
-def test_what_printf_is_given_is_a_wild_address(wild, barrier, what, capsys):
-    """One thread's is, and it is the one that is named."""
+def test_wild_addresses_given_to_printf(wild, barrier, what, capsys):
+    """One thread's address is wild, and this thread is named."""
     wild_at = f"setp.eq.u32 %p1, %t, 21; mov.u64 %y3, {wild}; @%p1 mov.u64 %y2, %y3;"
     if wild == "%a0":
         wild_at += "@%p1 add.u64 %y2, %y2, 1048576;"
@@ -195,7 +195,7 @@ def test_a_text_without_an_end_is_cut(capsys):
 
 
 @pytest.mark.parametrize("which", range(3))
-def test_what_an_assertion_is_given_is_a_wild_address(which):
+def test_wild_addresses_given_to_an_assertion(which):
     given = ["name"] * 3
     given[which] = "99999"
     body = f"""mov.u64 %y2, {given[0]}; mov.u64 %y3, {given[1]}; mov.u64 %y4, {given[2]};

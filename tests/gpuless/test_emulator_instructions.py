@@ -78,7 +78,7 @@ def check(instruction, types, result, oracle):
 
 
 def check_all(cases):
-    """Check instructions whose operands are as wide, in one kernel, which compiles faster than many."""
+    """Check instructions with operands of the same width in one kernel, which compiles faster than many."""
     instructions, types, results, oracles = zip(*cases, strict=True)
     values = operands(types[0])
     for instruction, both, oracle in zip(
@@ -120,7 +120,7 @@ def integer_cases():
         yield f"max.{u} %d, %a, %b", [u, u], u, plain(max)
         yield f"neg.{s} %d, %a", [s], s, plain(lambda a: -a)
         yield f"abs.{s} %d, %a", [s], s, of_signed(abs)
-        # What is divided by zero is not said; that it does no harm is.
+        # Division by zero has no defined result, but must do no harm.
         yield f"div.{u} %d, %a, %b", [u, u], u, lambda a, b: a // b if b else None
         yield f"rem.{u} %d, %a, %b", [u, u], u, lambda a, b: a % b if b else None
         least = -(1 << (bits - 1))
@@ -228,7 +228,7 @@ def integer_cases():
 
 
 def by_widths(cases):
-    """Return lists of cases, by how wide their operands are."""
+    """Return lists of cases, by the width of their operands."""
     groups = {}
     for case in cases:
         groups.setdefault(tuple(WIDTHS[type_] for type_ in case[1]), []).append(case)
@@ -299,7 +299,7 @@ def nearest(exact, type_, mode="rn"):
 
 
 def float_oracle(function, type_, mode, addends=None):
-    """Return an oracle that computes with fractions; of zero the sign comes from what has been added."""
+    """Return an oracle that computes with fractions; the sign of zero comes from the terms."""
 
     def oracle(*given):
         values = [number(bits, type_) for bits in given]
@@ -317,7 +317,7 @@ def float_oracle(function, type_, mode, addends=None):
     return oracle
 
 
-# What they compute, of fractions, and what is added in the end, of floats.
+# The function, for fractions, and the last term, for floats.
 ARITHMETIC = {
     "add": ("%a, %b", lambda a, b: a + b, lambda a, b: (a, b)),
     "sub": ("%a, %b", lambda a, b: a - b, lambda a, b: (a, -b)),
@@ -328,9 +328,9 @@ ARITHMETIC = {
 
 @pytest.fixture(params=["by the processor", "by its error"])
 def direction(request, monkeypatch, tmp_path):
-    """Let the processor round lanes as asked for, where it can; or as it is done where none can."""
+    """Round lanes by the processor if possible, or as on processors that cannot."""
     if request.param == "by its error":
-        monkeypatch.setenv("GPULESS_CACHE", str(tmp_path))  # none of the other's machine code
+        monkeypatch.setenv("GPULESS_CACHE", str(tmp_path))  # without machine code of the other case
         monkeypatch.setattr(processor, "embeds_rounding", lambda: False)
     elif not processor.embeds_rounding():
         pytest.skip("this processor's instructions do not say how they round")
@@ -338,7 +338,7 @@ def direction(request, monkeypatch, tmp_path):
 
 @functools.cache
 def arithmetic_cases(name, type_):
-    """Return what is checked of an operation. Fractions take long: the second direction finds the results."""
+    """Return the checks of an operation. Fractions take long: the second direction reuses the results."""
     operands, *functions = ARITHMETIC[name]
     types = [type_] * operands.count("%")
     return [
@@ -355,7 +355,7 @@ def arithmetic_cases(name, type_):
 @pytest.mark.usefixtures("direction")
 @pytest.mark.parametrize("type_", ["f32", "f64"])
 @pytest.mark.parametrize("name", ARITHMETIC)
-def test_arithmetic_is_rounded_as_asked_for(name, type_):
+def test_arithmetic_rounds_as_requested(name, type_):
     check_all(arithmetic_cases(name, type_))
 
 
@@ -371,7 +371,7 @@ def test_division_and_roots_are_rounded_to_nearest(type_):
 @pytest.mark.usefixtures("direction")
 @pytest.mark.parametrize("mode", ["rz", "rm", "rp"])
 @pytest.mark.parametrize("type_", ["f32", "f64"])
-def test_division_and_roots_are_rounded_as_asked_for(type_, mode):
+def test_division_and_roots_round_as_requested(type_, mode):
     oracle = float_oracle(lambda a, b: a / b, type_, mode, lambda a, b: (a * math.copysign(1, b),))
     check(f"div.{mode}.{type_} %d, %a, %b", [type_] * 2, type_, oracle)
     check(f"rcp.{mode}.{type_} %d, %a", [type_], type_, float_oracle(lambda a: 1 / a, type_, mode))
@@ -460,7 +460,7 @@ def test_conversions_to_integers_saturate(have, mode):
 
 
 @pytest.mark.parametrize("have", ["s32", "u32", "s64", "u64"])
-def test_conversions_of_integers_are_rounded_as_asked_for(have):
+def test_conversions_of_integers_round_as_requested(have):
     bits = int(have[1:])
 
     def case(want, mode):

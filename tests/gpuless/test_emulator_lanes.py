@@ -1,4 +1,4 @@
-"""What is said of the lanes of a warp, against the numbers that 32 lanes compute."""
+"""Facts about the lanes of a warp, against the numbers that 32 lanes compute."""
 
 import pytest
 from hypothesis import assume, given, settings, strategies as st
@@ -15,7 +15,7 @@ def signed(number, bits):
     return number - (1 << bits) if number >> (bits - 1) & 1 else number
 
 
-#: What each rule is about, in plain integers: the width, then the operands of one lane.
+#: The operation of each rule, in plain integers: the width, then the operands of one lane.
 OPERATIONS = {
     "add": lambda bits, a, b: a + b,
     "sub": lambda bits, a, b: a - b,
@@ -38,7 +38,7 @@ OPERATIONS = {
 
 
 def distances(rng, bits):
-    """Return how far 32 lanes are from the first, as the places of threads make them, or anyhow."""
+    """Return the distances of 32 lanes from the first, from the places of threads or at random."""
     form = rng.randrange(6)
     if form == 0:
         return (0, *(rng.randrange(-9, 1 << bits) for _ in range(31)))
@@ -50,7 +50,7 @@ def distances(rng, bits):
 
 
 def number(rng, bits):
-    """Return a number, often one at the edge of something."""
+    """Return a number, often an edge case."""
     return rng.choice(
         [rng.randrange(70), 1 << rng.randrange(bits), -1, -rng.randrange(70), rng.getrandbits(bits)]
     )
@@ -76,7 +76,7 @@ def held(rng, bits):
 
 
 def describes(kind, numbers, bits):
-    """Return whether what is said of numbers is true."""
+    """Return whether a description of numbers is true."""
     if kind is VARYING:
         return True
     if kind.constant:
@@ -113,7 +113,7 @@ def test_rules_describe_what_lanes_compute(name, rng):
 
 
 def held_in_rows(rng, bits, rows):
-    """Return a kind and its numbers, which is about each of some rows by itself."""
+    """Return a kind that describes each of several rows by itself, and its numbers."""
     width, align = 32 // rows, rng.choice([0, 2, 5, 8])
     pattern = distances(rng, bits)[:width]
     starts = [number(rng, bits) << align for _ in range(rows)]
@@ -144,7 +144,7 @@ def test_rules_describe_rows_by_themselves(name, rng):
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(rng=RNG)
-def test_what_is_known_of_a_warp_is_known_of_its_rows(rng):
+def test_facts_about_a_warp_hold_for_its_rows(rng):
     bits, rows = rng.choice(BITS), rng.choice((2, 4, 8))
     kind, numbers = held(rng, bits)
     assert describes(lanes.in_rows(kind, rows), numbers, bits)
@@ -176,7 +176,7 @@ def test_a_number_that_is_widened_or_cut(rng):
 
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(rng=RNG)
-def test_lanes_that_do_not_wrap_may_be_assumed_to_stay_near_each_other(rng):
+def test_lanes_that_do_not_wrap_stay_near_each_other(rng):
     sign = rng.random() < 0.5
     offsets = distances(rng, 16)
     align = rng.randrange(9)
@@ -191,7 +191,7 @@ def test_lanes_that_do_not_wrap_may_be_assumed_to_stay_near_each_other(rng):
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(rng=RNG)
-def test_what_is_one_or_the_other_is_described_by_what_both_have_in_common(rng):
+def test_a_choice_is_described_by_what_both_sides_share(rng):
     bits = rng.choice(BITS)
     (x, a), (y, b) = held(rng, bits), held(rng, bits)
     if rng.random() < 0.5:  # often the same distances from another number
@@ -238,7 +238,7 @@ THREAD = Lanes(tuple(range(32)), 5)  # %tid.x of a block of 64
 
 
 def halves_joined(threads, mask):
-    """Return what is known of the bits of a thread's number that a mask keeps, and of the others, joined."""
+    """Return what is known of the bits of a thread's number inside and outside a mask, joined."""
     thread = special_registers((threads, 1, 1))["%tid.x"]
     low, high = (lanes.combine("and", 32, thread, constant(m)) for m in (mask, mask ^ 0xFFFFFFFF))
     return lanes.combine("or", 32, low, high)
@@ -287,7 +287,7 @@ def test_places_of_threads_stay_known(found, offsets):
     ],
 )
 def test_places_of_threads(block, varying):
-    """A block need not fill its last warp: what is said of the lanes holds for those that are there."""
+    """A block need not fill its last warp: descriptions hold for the existing lanes."""
     x, y, z = block
     kinds = special_registers(block)
     for axis, name in enumerate("xyz"):

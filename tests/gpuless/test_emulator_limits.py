@@ -1,4 +1,4 @@
-"""What a GPU, its compiler and its driver refuse: sizes, and flags of what programs create."""
+"""Limits of a GPU, its compiler and its driver: sizes, and flags of what programs create."""
 
 import json
 
@@ -12,7 +12,7 @@ HEAD = ".version {version}\n.target sm_80\n.address_size 64\n"
 
 
 def refused(body="", parameters="", before="", version="8.1"):
-    """Return what the assembler says of a kernel `f`."""
+    """Return the errors of the assembler for a kernel `f`."""
     text = HEAD.format(version=version) + f"{before}\n.visible .entry f({parameters}) {{ {body} ret; }}"
     return list(assembler.refusals(ptx.parse(text)))
 
@@ -33,13 +33,13 @@ def refused(body="", parameters="", before="", version="8.1"):
     ids=["constants", "two constants", "shared", "parameters", "parameters before 8.1"],
 )
 def test_the_assembler_counts_bytes(most, what, write):
-    """The limits, and the words, are those of ptxas 13.2."""
+    """The limits and the messages are those of ptxas 13.2."""
     assert refused(**write(most)) == []
     (reason,) = refused(**write(most + 1))
     assert reason.endswith(f" uses too much {what} ({most + 1} bytes, {most} max)")
 
 
-def test_shared_memory_counts_where_a_kernel_names_it():
+def test_shared_memory_counts_if_a_kernel_names_it():
     body, both = ".reg .b32 %r<2>; st.shared.u32 [one], %r1;", " st.shared.u32 [two+4], %r1;"
     before = ".shared .align 4 .b8 one[30000]; .shared .align 4 .b8 two[30000];"
     assert refused(body, before=before) == []
@@ -65,7 +65,7 @@ def test_the_assembler_counts_barriers(instruction, words):
     assert reasons[0].startswith(words) if words else not reasons
 
 
-def test_local_memory_is_that_of_the_deepest_calls():
+def test_local_memory_covers_the_deepest_calls():
     def function(name, size, calls=""):
         return f".func {name}() {{ .local .align 4 .b8 l[{size}]; {calls} ret; }}\n"
 
@@ -75,8 +75,8 @@ def test_local_memory_is_that_of_the_deepest_calls():
     assert assembler.local_size(source, source.functions["f"]) == 400 + 200 + 1000
 
 
-def test_what_is_not_assembled_is_neither_loaded_nor_launched():
-    out = run("what_is_not_assembled_is_neither_loaded_nor_launched.py")
+def test_code_that_cannot_be_assembled_is_not_loaded_or_launched():
+    out = run("code_that_cannot_be_assembled_is_not_loaded_or_launched.py")
     constants = "File uses too much global constant data (65544 bytes, 65536 max)"
     assert out == [
         f"CUDA_ERROR_INVALID_PTX: ptxas: {constants}",
@@ -88,14 +88,14 @@ def test_what_is_not_assembled_is_neither_loaded_nor_launched():
     ]
 
 
-def test_blocks_and_grids_that_a_gpu_has():
-    """And none beyond; a kernel may want blocks of one size only."""
-    run("blocks_and_grids_that_a_gpu_has.py")
+def test_limits_of_blocks_and_grids():
+    """Nothing beyond them; a kernel may require one block size."""
+    run("limits_of_blocks_and_grids.py")
 
 
-def test_shared_memory_is_48_kb_until_more_is_asked_for():
+def test_shared_memory_is_48_kb_unless_more_is_requested():
     out = run(
-        "shared_memory_is_48_kb_until_more_is_asked_for.py",
+        "shared_memory_is_48_kb_unless_more_is_requested.py",
         GPULESS_COMPUTE_CAPABILITY="7.5",
     )
     assert out == [f"{64 << 10} {(48 << 10) - 1000} SUCCESS ERROR_INVALID_VALUE"]
@@ -119,7 +119,7 @@ def test_an_event_without_timing_measures_none():
     assert out == ["True", "True", "True", "0.0"]
 
 
-# What is called, with which flags it works, with which it is invalid, and with which not supported.
+# The call, the flags that work, those that are invalid, and those that are not supported.
 FLAGS = {
     "cu.cuInit({})": ([0], [1], []),
     "cu.cuDevicePrimaryCtxSetFlags(0, {})": ([0, 1, 2, 4, 8, 0xF8], [3, 7, 256], []),
@@ -162,21 +162,21 @@ FLAGS = {
 }
 
 
-def test_flags_are_known_or_refused():
-    """Whatever the driver creates: flags that are known work or are not supported, and others are invalid."""
+def test_unknown_flags_are_rejected():
+    """For all objects of the driver: known flags work or are not supported, others are invalid."""
     run(
-        "flags_are_known_or_refused.py",
+        "unknown_flags_are_rejected.py",
         FLAGS=json.dumps(FLAGS),
     )
 
 
-def test_what_was_given_is_what_is_asked_for():
-    run("what_was_given_is_what_is_asked_for.py")
+def test_queries_return_what_was_set():
+    run("queries_return_what_was_set.py")
 
 
-def test_a_pool_has_no_more_than_it_may():
-    run("a_pool_has_no_more_than_it_may.py")
+def test_a_pool_stays_within_its_limit():
+    run("a_pool_stays_within_its_limit.py")
 
 
-def test_options_of_the_compiler_hold_for_kernels_that_say_nothing():
-    run("options_of_the_compiler_hold_for_kernels_that_say_nothing.py")
+def test_compiler_options_apply_to_kernels_without_directives():
+    run("compiler_options_apply_to_kernels_without_directives.py")

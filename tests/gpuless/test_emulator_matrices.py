@@ -1,7 +1,7 @@
-"""Products of fragments of matrices, and their ways to and from memory, against the layouts that PTX states.
+"""Products of fragments of matrices, and their loads and stores, against the layouts in the PTX manual.
 
-Where an element of a matrix is, the PTX manual tells by a formula for each shape and type; they stand here as
-they do there. A product is compared with sums of exact fractions.
+The PTX manual has a formula for the place of an element for each shape and type; they are here as
+there. A product is compared with sums of exact fractions.
 """
 
 import math
@@ -79,7 +79,7 @@ def sizes(shape):
 
 
 def registers(matrix, layout, bits):
-    """Return what each thread's registers hold of a matrix of bit patterns."""
+    """Return the registers of each thread for a matrix of bit patterns."""
     rows, columns = len(matrix), len(matrix[0])
     elements = rows * columns // 32
     width = max(bits, 32)
@@ -94,7 +94,7 @@ def registers(matrix, layout, bits):
 
 
 def matrix_of(held, rows, columns, bits):
-    """Return the matrix of which the threads hold these registers, laid out as a result is."""
+    """Return the matrix from the threads' registers, in the layout of a result."""
     matrix, width = [[None] * columns for _ in range(rows)], max(bits, 32)
     for lane in range(32):
         together = sum(int(register) << width * i for i, register in enumerate(held[lane]))
@@ -105,7 +105,7 @@ def matrix_of(held, rows, columns, bits):
 
 
 def multiply(instruction, given, results, bits):
-    """Return what registers an instruction leaves in each thread, from those of A, B and C."""
+    """Return each thread's registers after an instruction, from those of A, B and C."""
     dtype = np.uint64 if bits == 64 else np.uint32
     arrays = [np.array(one, dtype) for one in given] + [np.zeros((32, results), dtype)]
     size, kind = bits // 8, f"b{bits}"
@@ -133,7 +133,7 @@ FORMATS |= {"e4m3": (4, 3), "e5m2": (5, 2)}
 
 
 def value(bits, type_):
-    """Return the number that bits stand for: a fraction, or a float that is none; tf32 has ten bits of 23."""
+    """Return the number of some bits: a fraction, or a float if it is none; tf32 has ten bits of 23."""
     if type_ == "tf32":
         bits &= -1 << 13
     exponent_bits, fraction_bits = FORMATS[type_]
@@ -152,7 +152,7 @@ def value(bits, type_):
 
 
 def rounded(exact, type_):
-    """Return the bits of the nearest number of a type; the sign of a zero is left open, and the NaN."""
+    """Return the bits of the nearest number of a type; the sign of zero and the NaN are arbitrary."""
     exponent_bits, fraction_bits = FORMATS[type_]
     if isinstance(exact, float):
         if math.isnan(exact):
@@ -182,7 +182,7 @@ def step(total, a, b, type_):
 
 
 def cut_off_sum(total, pairs):
-    """Return a number plus products as an H200 adds them: `tests/benchmarks` has what one gave."""
+    """Return a number plus products as an H200 adds them: `tests/benchmarks` has recorded results."""
     numbers = [total, *(number for pair in pairs for number in pair)]
     if any(isinstance(number, float) for number in numbers):  # infinite, or none
         return sum((float(x) * float(y) for x, y in pairs), float(total))
@@ -232,7 +232,7 @@ EDGES["tf32"] = [*EDGES["f32"][:3], 0x00002000, 0x80002000, 0x7F7FE000, 0xFF7FFF
 
 
 def filled(rows, columns, type_, rng, at_edge):
-    """Return a matrix of random bits: plain numbers about one, and at some places some at the edge."""
+    """Return a matrix of random bits: plain numbers near one, and some edge cases."""
     exponent_bits, fraction_bits = FORMATS[type_]
     bias = (1 << (exponent_bits - 1)) - 1
 
@@ -337,7 +337,7 @@ def test_products_of_bits(shape, logic):
 
 
 def pieces(matrix, lane):
-    """Return the 32 bits that a thread has of a matrix of 16-bit numbers: two neighbours of a row."""
+    """Return the 32 bits of a thread from a matrix of 16-bit numbers: two neighbours of a row."""
     row, column = lane >> 2, 2 * (lane % 4)
     return int(matrix[row][column]) | int(matrix[row][column + 1]) << 16
 
@@ -354,7 +354,7 @@ mov.u32 %r9, buffer; add.u32 %r10, %r9, %s;
 
 
 def exchange(body, matrices, offsets):
-    """Return what threads leave, four words each: their row of the matrices lies at an offset."""
+    """Return the results of threads, four words each: their row of the matrices is at an offset."""
     rows = np.concatenate(matrices)
     given = np.zeros((32, 8), np.uint16)
     given[: len(rows)] = rows
@@ -379,7 +379,7 @@ def test_ldmatrix_and_stmatrix(count, transposed):
     found = exchange(body, matrices, order)
     for lane in range(32):
         assert found[lane, :count].tolist() == [pieces(matrix, lane) for matrix in wanted], lane
-    # And back, each thread giving four numbers of its own.
+    # And back, with four numbers from each thread.
     given = "".join(f" ld.global.u32 {one}, [%a0+{4 * i}];" for i, one in enumerate(registers))
     body = given + f" stmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 [%r10], {listed};"
     words = "{%r11, %r12, %r13, %r14}"
@@ -423,7 +423,7 @@ COUNTS |= {
 
 
 def stored(matrix, layout, stride, dtype):
-    """Return a matrix as it lies in memory, its rows or columns a stride apart, and nines between them."""
+    """Return a matrix as in memory, its rows or columns a stride apart, with nines between them."""
     lines = matrix if layout == "row" else matrix.T
     memory = np.full((len(lines), stride), 9, dtype)
     memory[:, : lines.shape[1]] = lines

@@ -1,4 +1,4 @@
-"""What Numba has compiled, on disk: found again, and never taken for what is something else."""
+"""Compiled code of Numba on disk: found again, and never confused with other code."""
 
 import io
 import textwrap
@@ -61,7 +61,7 @@ kernel = make(1)
 def overloaded(x):
     x[0] = replaced(x[0])
 """
-#: What is changed in it, and what kernel and overloaded make of 10 then.
+#: The change, and the results of kernel and overloaded for 10.
 CHANGES = {
     "nothing": ("", "", 72, 16),
     "a constant": ("float32(25)", "float32(36)", 73, 16),
@@ -76,29 +76,29 @@ CHANGES = {
 
 
 def program(source, path="ipykernel_1/5.py"):
-    """Run a program; return what it has."""
+    """Run a program; return its names."""
     names = {"__name__": "program"}
     exec(compile(textwrap.dedent(source), path, "exec"), names)
     return names
 
 
 def result(kernel, dtype=np.float32):
-    """Return what a kernel makes of 10."""
+    """Return a kernel's result for 10."""
     x = np.array([10], dtype)
     kernel[1, 1](x)
     return x[0]
 
 
-def test_what_was_compiled_is_found_again(found):
+def test_compiled_kernels_are_found_again(found):
     assert result(program(SOURCE)["kernel"]) == 72
     # In another process a notebook's cell has another path.
     assert result(program(SOURCE, "ipykernel_2/5.py")["kernel"]) == 72
     assert found == [False, True]
 
 
-def test_whatever_changes_is_compiled_anew(found):
+def test_changed_code_is_compiled_again(found):
     for old, new, first, second in CHANGES.values():
-        # An overload stays where it was given: each time the function that it is for is another.
+        # Overloads stay registered: each program has its own function to overload.
         names = program(SOURCE.replace(old, new) if old else SOURCE)
         assert (result(names["kernel"]), result(names["overloaded"])) == (first, second), new
     assert found[:2] == [False, False]
@@ -114,7 +114,7 @@ def test_another_name_follows_from_a_change(change):
     assert made_of[0] != made_of[1]
 
 
-def test_the_versions_of_what_compiles_count(monkeypatch):
+def test_the_versions_of_the_compilers_count(monkeypatch):
     before = overloads._versions()
     for library in (overloads.numba_cuda, overloads.numba, overloads.llvmlite, np):
         with monkeypatch.context() as changed:
@@ -130,8 +130,8 @@ def test_types_and_options_count(found):
     assert found == [False] * 4
 
 
-def test_what_is_told_of_other_processors_does_not_count(found):
-    told = """
+def test_overloads_for_other_targets_do_not_count(found):
+    overload = """
     import operator
     from numba import extending, types
     @extending.overload(operator.getitem, target="{}")
@@ -139,12 +139,12 @@ def test_what_is_told_of_other_processors_does_not_count(found):
     """
     for target in ("", "cpu", "generic"):
         if target:
-            program(told.format(target))
+            program(overload.format(target))
         result(program(SOURCE)["kernel"])
     assert found == [False, True, False]
 
 
-def test_how_an_overload_is_given_counts():
+def test_the_form_of_an_overload_counts():
     source = """
     from numba import cuda
     from numba.cuda.extending import overload
@@ -163,13 +163,13 @@ def test_how_an_overload_is_given_counts():
 @pytest.mark.parametrize(
     "value", ["object()", "__import__('textwrap')", "np.zeros(10**6)", "type('Own', (), {'a': 1})", "[set()]"]
 )
-def test_what_cannot_be_told_has_no_name(value):
+def test_unknown_values_have_no_fingerprint(value):
     names = program(f"import numpy as np\nfrom numba import cuda\nown = {value}\n@cuda.jit\ndef f(x): own\n")
     with pytest.raises(fingerprints.Unknown):
         fingerprints.fingerprint(names["f"])
 
 
-def test_functions_that_call_each_other_end():
+def test_functions_that_call_each_other_are_fingerprinted():
     source = """
     from numba import cuda
     @cuda.jit(device=True)
@@ -196,7 +196,7 @@ def test_a_kernel_with_arrays_of_the_gpu_is_not_kept(found):
     assert found == [False, False]
 
 
-def test_a_damaged_file_is_compiled_anew(found):
+def test_a_damaged_file_is_compiled_again(found):
     result(program(SOURCE)["kernel"])
     for path in cache.folder().iterdir():
         path.write_bytes(path.read_bytes()[:-3])
@@ -212,14 +212,14 @@ def test_a_kernel_from_disk_is_like_any_other():
         assert ".visible .entry" in text
         assert min(kernel.get_regs_per_thread().values()) > 0
         assert kernel.nopython_signatures
-        told = io.StringIO()
-        kernel.inspect_types(told)
-        assert "float32" in told.getvalue()
+        text = io.StringIO()
+        kernel.inspect_types(text)
+        assert "float32" in text.getvalue()
         assert result(cuda.jit(kernel.py_func)) == 72
 
 
-def test_what_a_kernel_from_disk_allocates_is_counted(monkeypatch, found):
-    """Numba connects its counters with the kernels that it has compiled itself."""
+def test_allocations_of_a_kernel_from_disk_are_counted(monkeypatch, found):
+    """Numba connects its counters only with kernels that it has compiled itself."""
     from numba.cuda import config
     from numba.cuda.memory_management import rtsys
 
@@ -269,9 +269,9 @@ def test_lines_are_kept_with_the_places_of_the_source():
     assert other != text
 
 
-def test_kernels_are_kept_where_numba_compiles_for_the_cpu_as_well():
+def test_kernels_are_cached_when_numba_also_compiles_for_the_cpu():
     from numba import njit
 
-    assert njit(lambda x: x.sum() + 1)(np.ones(3)) == 4  # with all that Numba knows of random numbers
+    assert njit(lambda x: x.sum() + 1)(np.ones(3)) == 4  # with all of Numba's random numbers
     result(program(SOURCE)["kernel"])
     assert overloads.Overloads(program(SOURCE)["kernel"])._made_of((cuda.types.float32[::1],))

@@ -25,7 +25,7 @@ def join(parts, bits):
 
 
 def apply_all(instructions, given):
-    """Return what each instruction makes of three words: computed in lanes, and once for all.
+    """Return the results of each instruction for three words: in lanes, and as a scalar.
 
     They are written %a, %b, %c, the result %d; the lower halves are %h1, %h2, %h3, and %h7 is free.
     """
@@ -52,7 +52,7 @@ def apply_all(instructions, given):
 
 
 def bmsk(mode):
-    """As PTX states it."""
+    """By the definition in the PTX manual."""
 
     def oracle(a, b):
         start, width = a & 31, b & 31
@@ -248,7 +248,7 @@ FORMATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "tf32": (8, 10), "e5m
 
 
 def value(bits, type_):
-    """Return the number that bits stand for: a fraction, or a float where it is none or a zero."""
+    """Return the number of some bits: a fraction, or a float if it is none or zero."""
     exponent_bits, fraction_bits = FORMATS[type_]
     negative = bits >> (exponent_bits + fraction_bits) & 1
     exponent = bits >> fraction_bits & ((1 << exponent_bits) - 1)
@@ -297,7 +297,7 @@ def encode(number, type_, finite=False, ties="even"):
 
 
 def arithmetic(name, a, b, c):
-    """Return the exact result, or a float where there is none."""
+    """Return the exact result, or a float if there is none."""
     c = c if name == "fma" else 0.0
     if all(isinstance(x, Fraction) or x == 0 for x in (a, b, c)):
         x, y, z = map(Fraction, (a, b, c))
@@ -312,7 +312,7 @@ def arithmetic(name, a, b, c):
 
 
 def zero(name, a, b, c):
-    """Return the zero that a result is: numbers with its sign are added, subtracted and multiplied."""
+    """Return the right zero for a result: its sign follows from the operands."""
     x, y, z = (math.copysign(0.0 if number == 0 else 1.0, number) for number in (a, b, c))
     if name == "mul":
         return x * y
@@ -359,7 +359,7 @@ EDGES["bf16"] = [
 
 
 def finished(result, type_, modifier):
-    """Return the bits of a result, with what `.sat` and `.relu` do to it."""
+    """Return the bits of a result after `.sat` and `.relu`."""
     bits = encode(result, type_)
     if modifier == ".sat":
         return 0 if bits is None or result <= 0 else encode(min(result, Fraction(1)), type_)
@@ -369,7 +369,7 @@ def finished(result, type_, modifier):
 
 
 def matches(found, right):
-    """Return whether bits are the right ones, or a NaN of either type where that is right."""
+    """Return whether bits are right; any NaN is right for a NaN."""
     return found == right if right is not None else found & 0x7FFF > 0x7C00
 
 
@@ -378,18 +378,18 @@ SATURATED = [("add", ".sat"), ("mul", ".sat"), ("fma", ".sat")]  # not of bfloat
 
 
 def triples(type_):
-    """Return numbers of 16 bits, three by three: at the edges and any."""
+    """Return triples of 16-bit numbers: edge cases and random ones."""
     rng = random.Random(type_)
     given = [(*pair, rng.choice(EDGES[type_])) for pair in itertools.product(EDGES[type_], repeat=2)]
     given += [tuple(rng.choices(EDGES[type_], k=3)) for _ in range(200)]
     given += [tuple(rng.randrange(1 << 16) for _ in range(3)) for _ in range(300)]
-    # One rounding, not two: a product in the middle of two numbers, and next to nothing.
+    # One rounding, not two: a product in the middle of two numbers, plus almost nothing.
     given += [(0x3F81, 0x3FC0, 0x0001), (0x3F81, 0x3FC0, 0x8001), (0x3F83, 0x3FC0, 0x8001)]
     return [*given, (0x3F83, 0x3FC0, 0x0001)]
 
 
 def check_sixteen_bits(type_, cases):
-    """Compare instructions, of one number and of pairs, with their oracles, each given three numbers."""
+    """Compare instructions on one number and on pairs with their oracles, which take three numbers."""
     given = triples(type_)
     words = [
         tuple(x | y << 16 for x, y in zip(*pair, strict=True))
@@ -406,10 +406,10 @@ def check_sixteen_bits(type_, cases):
             for values, right, other, single, pair in zip(
                 given, wanted, wanted[::-1], found[2 * i], found[2 * i + 1], strict=True
             ):
-                told = name, [hex(x) for x in values], hex(single), hex(pair)
-                assert matches(single & 0xFFFF, right), told
-                assert matches(pair & 0xFFFF, right), told
-                assert matches(pair >> 16, other), told
+                case = name, [hex(x) for x in values], hex(single), hex(pair)
+                assert matches(single & 0xFFFF, right), case
+                assert matches(pair & 0xFFFF, right), case
+                assert matches(pair >> 16, other), case
 
 
 @pytest.mark.parametrize("type_", ["f16", "bf16"])
@@ -451,7 +451,7 @@ def test_the_smaller_and_the_larger_of_sixteen_bits(type_):
     check_sixteen_bits(type_, [(name, 2, oracle(name)) for name in ("min", "max", "min.NaN", "max.NaN")])
 
 
-def test_denormal_halves_are_flushed_where_asked_for():
+def test_denormal_halves_are_flushed_on_request():
     tiny, one, both = 0x8001, 0x3C00, 0x0001_8001
     assert apply("add.ftz.f16 %d, %a, %b", ["f16"] * 2, "f16", [tiny, tiny], [0, one]) == ([0, one],) * 2
     assert apply("add.f16 %d, %a, %b", ["f16"] * 2, "f16", [tiny], [0]) == ([tiny],) * 2
@@ -605,7 +605,7 @@ def test_conversions_between_the_two_formats_of_sixteen_bits():
 
 
 @pytest.mark.parametrize(("want", "have"), [("bf16", "f16"), ("f16", "bf16")])
-def test_conversions_between_the_two_formats_are_rounded_as_asked_for(want, have):
+def test_conversions_between_the_two_formats_round_as_requested(want, have):
     given = [*EDGES[have], *range(100, 1 << 16, 397), 0x3BFF, 0xBBFF]
     for mode in ("rz", "rm", "rp"):
         lanes, scalars = apply(f"cvt.{mode}.{want}.{have} %d, %a", [have], want, given)
@@ -637,7 +637,7 @@ def test_conversions_to_sixteen_bits_round_once(want, have):
     if bits == 64:
         given += [(1 << 63) + (1 << 55) + 1, (1 << 64) - 1, (1 << 62) + (1 << 54), (1 << 62) + (1 << 54) - 1]
     numbers = [signed(x, bits) if have[0] == "s" else x for x in given]
-    if have == "f64":  # nearly in the middle of two numbers, nearer than float32 can tell
+    if have == "f64":  # nearly in the middle of two numbers, closer than float32 can represent
         numbers = [
             1 + 2.0**-8,
             1 + 2.0**-8 + 2.0**-40,
@@ -675,7 +675,7 @@ def test_approximations_of_sixteen_bits(type_):
 
 @pytest.mark.parametrize("operation", ["add", "min", "max"])
 def test_atomic_operations_on_several_numbers(operation):
-    """Each thread changes two pairs of halves; whole numbers, so that the order does not matter."""
+    """Each thread changes two pairs of halves; they are integers, so the order does not matter."""
     start = np.array([[100, -100], [0, 50]], np.float16)
     body = "cvt.rn.f16.s32 %h1, %t; sub.s32 %x1, 3, %t; cvt.rn.f16.s32 %h2, %x1; mov.b32 %x2, {%h1, %h2};"
     body += " mov.b32 %x3, {%h2, %h1};"

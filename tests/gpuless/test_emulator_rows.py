@@ -1,4 +1,4 @@
-"""Blocks whose rows are shorter than a warp, and arrays with rows of lengths that only the launch knows."""
+"""Blocks with rows shorter than a warp, and arrays with row lengths that are known only at the launch."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_neighbours_around_the_edge(block, rng):
 
 @pytest.mark.parametrize("block", BLOCKS[1:4], ids=str)
 def test_unsigned_numbers_that_are_made_wider(block, rng):
-    # As CUDA C++ has its indices: of 32 bits, until they become an address.
+    # As in CUDA C++: indices have 32 bits until they become an address.
     @cuda.jit
     def double(x, width, out):
         j, i = uint32(cuda.grid(2)[0]), uint32(cuda.grid(2)[1])
@@ -152,8 +152,8 @@ def test_a_loop_over_a_window(block, rng):
 
 
 @of_each_block
-def test_rows_where_lanes_part(block, rng):
-    # Some rows are off as a whole, some lanes of others; what they would read is not there.
+def test_rows_with_diverging_lanes(block, rng):
+    # Some whole rows and some lanes of others are inactive; they would read beyond memory.
     @cuda.jit
     def some(x, out, first):
         j, i = cuda.grid(2)

@@ -1,4 +1,4 @@
-"""Indices that count from the end of an array if they are negative, as a choice by their sign."""
+"""Negative indices that count from the end of an array, as a choice by their sign."""
 
 import numpy as np
 import pytest
@@ -39,20 +39,20 @@ CHOICES = {
     "twice": "setp.lt.s32 %p1, %r5, 0; selp.b64 %rd13, %rd5, 0, %p1; selp.b64 %rd14, %rd13, 0, %p1;"
     "add.s64 %rd7, %rd14, 0;",
     "later": "setp.lt.s32 %p1, %r5, 0; mov.u32 %r5, 7; selp.b64 %rd7, %rd5, 0, %p1;",
-    # Not to be taken for it: another predicate by the time, the opposite.
+    # Not such a choice: a predicate changed meanwhile, the opposite.
     "set again": "setp.lt.s32 %p1, %r4, 0; setp.lt.s32 %p1, %r5, 0; selp.b64 %rd7, %rd5, 0, %p1;",
     "otherwise": "setp.lt.s32 %p1, %r5, 0; not.pred %p2, %p1; selp.b64 %rd7, 0, %rd5, %p2;",
     "guarded": "setp.lt.s32 %p1, %r5, 0; mov.u64 %rd7, 0; setp.eq.s32 %p2, %r5, %r5;"
     "@%p2 selp.b64 %rd7, %rd5, 0, %p1;",
 }
-#: (start, step): no lane below zero, all, some, and some of which the first lane is not one.
+#: (start, step): no lane below zero, all, some, and some without the first lane.
 RANGES = [(0, 1), (-64, 1), (-20, 1), (30, -1), (-5, 0), (63, -2)]
 
 
 @pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
 @pytest.mark.parametrize(("start", "step"), RANGES)
 @pytest.mark.parametrize("block", [(64, 1), (16, 4), (7, 9)], ids=str)
-def test_lanes_read_where_their_index_says(choice, start, step, block):
+def test_lanes_read_at_their_index(choice, start, step, block):
     threads = block[0] * block[1]
     data, out = np.arange(SIZE, dtype=np.uint32), np.zeros(threads, np.uint32)
     text = READ.format(choice=choice)
@@ -67,7 +67,7 @@ def opcodes(choice):
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_only_a_choice_by_a_sign_becomes_a_mask(name):
+def test_only_a_choice_by_sign_becomes_a_mask(name):
     masked, before = opcodes(CHOICES[name])
     assert (masked != before) == (name in ("s32", "s64", "twice", "later", "guarded"))
     assert ("selp" in masked) == (masked == before)
@@ -101,7 +101,7 @@ END:
 """
 
 
-def test_the_sign_is_that_of_the_number_that_was_compared():
+def test_the_sign_comes_from_the_compared_number():
     (found,) = run(ROUNDS, [np.zeros(32, np.uint64)])
     assert found.tolist() == [sum(100 for n in range(9) if i - 7 + n < 0) for i in range(32)]
 
@@ -109,7 +109,7 @@ def test_the_sign_is_that_of_the_number_that_was_compared():
 @pytest.mark.parametrize(
     ("choice", "one_by_one"), [(CHOICES["s32"], False), (CHOICES["otherwise"], True)], ids=["mask", "choice"]
 )
-def test_lanes_with_a_mask_are_taken_as_neighbours(choice, one_by_one):
+def test_lanes_with_a_mask_count_as_neighbours(choice, one_by_one):
     text = READ.format(choice=choice).replace("mad.lo.s32 %r5, %r4, %r7, %r6", "add.s32 %r5, %r4, %r6")
     text = ModuleTranslator(ptx.parse(HEAD + text), "f", (64, 1, 1)).translate()
     assert ("= load <32 x i32>" not in text) == one_by_one

@@ -1,4 +1,4 @@
-"""Loads from arrays with a stride that only the launch knows: neighbours or not, forwards or backwards."""
+"""Loads from arrays with a stride known only at the launch: neighbours or not, forwards or backwards."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from gpuless.emulator.run import faults
 BLOCKS = [(64, 1), (16, 4), (8, 8), (7, 9)]
 of_each_block = pytest.mark.parametrize("block", BLOCKS, ids=str)
 
-# Thread (x, y) loads what lies `x * stride + y * pitch` bytes after the start, if x is below a limit, or if
+# Thread (x, y) loads at `x * stride + y * pitch` bytes after the start, if x is below a limit, or if
 # its bit of the limit is set.
 LOAD = """
 .visible .entry f(.param .u64 data, .param .u64 out, .param .u64 start, .param .u64 stride, .param .u64 pitch,
@@ -87,7 +87,7 @@ def test_numbers_a_stride_apart(block, bits, steps):
 @of_each_block
 @pytest.mark.parametrize("product", PRODUCTS)
 @pytest.mark.parametrize("stride", [2, 4, 12, -8])
-def test_however_the_address_is_computed(block, product, stride):
+def test_any_computation_of_the_address(block, product, stride):
     found, expected = loaded(block, 16, 4096, stride, 40, product=product)
     assert found == expected
 
@@ -95,8 +95,8 @@ def test_however_the_address_is_computed(block, product, stride):
 @of_each_block
 @pytest.mark.parametrize("limit", [0, 1, 3, 20])
 @pytest.mark.parametrize("stride", [4, 8, -4, 1 << 40])
-def test_lanes_that_are_off_load_nothing(block, limit, stride):
-    # What they would load lies outside of the array, which would be a fault.
+def test_inactive_lanes_load_nothing(block, limit, stride):
+    # They would load outside the array, which would be a fault.
     if stride == 1 << 40:
         limit = min(limit, 1)
     start = 0 if stride > 0 else 4 * max(limit - 1, 0)
@@ -108,7 +108,7 @@ def test_lanes_that_are_off_load_nothing(block, limit, stride):
 @pytest.mark.parametrize("bits", [8, 32, 64])
 @pytest.mark.parametrize("steps", [1, 2, 3, -1, -2])
 def test_any_lanes_at_the_edge_of_memory(block, bits, steps, rng):
-    # Of a page between two that nobody may touch: threads whose numbers lie outside are off, and some others.
+    # A page between two inaccessible ones: threads with numbers outside it are inactive, and some others.
     (columns, rows), size, page = block, bits // 8, 4096
     width, pitch = steps * size * (columns - 1), 3 * size
     for start in (-2 * size - min(width, 0), page - 3 * size - max(width, 0), page - width // 2 - 4 * size):

@@ -1,4 +1,4 @@
-"""The driver's library gets into the process wherever temporary files lie."""
+"""The driver's library gets into the process wherever temporary files are."""
 
 import ctypes
 import os
@@ -17,14 +17,14 @@ FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int)
 
 
 def called(number):
-    """Load a library whose function returns a number; return what that returns, and the library."""
+    """Load a library whose function returns a number; return that number and the library."""
     library = stub.Library({"f": FUNCTION(lambda: number)})
     return FUNCTION(library._jumps)(), library
 
 
 @pytest.fixture
 def no_programs(monkeypatch):
-    """Let nothing be loaded from the folder for temporary files, as where it is mounted noexec."""
+    """Forbid loading from the folder for temporary files, as if it were mounted noexec."""
     load = ctypes.CDLL
 
     def refuse(path, *options):
@@ -37,7 +37,7 @@ def no_programs(monkeypatch):
 
 @pytest.fixture
 def no_memory_files(monkeypatch):
-    """Let there be no files in memory, as where the kernel's settings forbid them."""
+    """Forbid files in memory, as some kernel settings do."""
 
     def refuse(*arguments):
         raise PermissionError("memfd_create")
@@ -55,7 +55,7 @@ def test_files_in_memory_need_not_be_allowed(no_memory_files, tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_neither_may_be_executed_the_folder_is_named(no_programs, no_memory_files):
+def test_the_folder_is_named_if_neither_may_be_executed(no_programs, no_memory_files):
     with pytest.raises(OSError, match=rf"from {tempfile.gettempdir()}: .*Set TMPDIR to a folder"):
         called(7)
 

@@ -1,4 +1,4 @@
-"""Loads and stores at addresses of which a loop changes one number, and of lanes that are anywhere."""
+"""Loads and stores at addresses with one number that a loop changes, and of lanes at any place."""
 
 import random
 
@@ -11,7 +11,7 @@ from gpuless.emulator.run import cache, faults
 from gpuless.emulator.translate import processor
 from gpuless.emulator.translate.module import ModuleTranslator
 
-# Each lane whose bit of `lanes` is set adds up what lies at its place, and `step` bytes further on in each of
+# Each lane whose bit of `lanes` is set adds up the numbers at its place, `step` bytes further on in each of
 # the rounds; then it stores the sum at its other place.
 KERNEL = """
 .visible .entry f(.param .u64 data, .param .u64 places, .param .u64 out, .param .u64 step, .param .u64 rounds,
@@ -67,16 +67,16 @@ SIZE = 2000
 
 @pytest.fixture(params=["512 bits", "less"])
 def features(request, monkeypatch):
-    """Let the processor have vectors of 512 bits, if it does, or not."""
+    """Use vectors of 512 bits, if the processor has them, or not."""
     if request.param == "less":
         monkeypatch.setattr(processor, "embeds_rounding", lambda: False)
-        key = cache.key  # on disk such machine code is apart
+        key = cache.key  # on disk such machine code is separate
         monkeypatch.setattr(cache, "key", lambda *parts: key(*parts, "less"))
     return request.param
 
 
 def summed(address, store, bits, places, lanes=(1 << 32) - 1, step=7, rounds=5):
-    """Return what the kernel stores, and what it should."""
+    """Return the stored and the expected sums."""
     dtype, size = np.dtype(f"u{bits // 8}"), bits // 8
     data = np.random.default_rng(1).integers(0, 99, SIZE).astype(dtype)
     parts = {"shift": size.bit_length() - 1, "size": size, "bits": bits, "width": max(bits, 16)}
@@ -104,7 +104,7 @@ LANES = [(1 << 32) - 1, 0x7FFF0FF0, 1 << 13]
 @pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize("form", PLACES)
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_lanes_add_up_what_lies_where_they_are(address, form, lanes, features):
+def test_lanes_sum_the_elements_at_their_places(address, form, lanes, features):
     rng = random.Random(form)
     places = [PLACES[form](i, rng) for i in range(32)]
     for bits, store in ((32, "apart"), (32, "narrow"), (64, "narrow")):
@@ -121,7 +121,7 @@ def test_numbers_of_few_bits(bits, features):
 
 
 @pytest.mark.parametrize("address", ["wide", "product", "less"])
-def test_lanes_that_are_off_may_be_nowhere(address, features):
+def test_inactive_lanes_may_have_wild_addresses(address, features):
     for elsewhere in (1 << 40, 1 << 29, (1 << 62) + 3):
         places = [i if i % 5 else elsewhere for i in range(32)]
         lanes = sum(1 << i for i in range(32) if i % 5)
@@ -130,15 +130,15 @@ def test_lanes_that_are_off_may_be_nowhere(address, features):
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_a_lane_that_is_nowhere_is_found(address, features):
+def test_a_wild_address_of_one_lane_is_found(address, features):
     for elsewhere in ((1 << 31) - 9, (1 << 32) - (1 << 24), 1 << 28):
         places = [i if i != 7 else elsewhere for i in range(32)]
         with pytest.raises(faults.Fault, match="illegal memory access"):
             summed(address, "apart", 32, places, rounds=2)
 
 
-def test_an_array_ends_with_what_is_read_of_it(features):
-    """A window is not read beyond the last number that a lane asks for: after it there is no memory."""
+def test_nothing_is_read_beyond_the_last_element(features):
+    """A window is not read beyond the last requested number: there is no memory after it."""
     data = np.arange(1024, dtype=np.uint32)  # a page
     places = [1023 - 31 * 7 // 4 + i * 7 // 4 for i in range(32)]
     text = KERNEL.format(
@@ -148,7 +148,7 @@ def test_an_array_ends_with_what_is_read_of_it(features):
     assert [found[place] for place in places] == [2 * place for place in places]
 
 
-def test_a_vector_that_a_loop_leaves_alone_is_known():
+def test_a_vector_unchanged_by_a_loop_is_known():
     text = KERNEL.format(
         address=ADDRESSES["wide"].format(shift=2), store=STORES["apart"].format(shift=2), bits=32, width=32
     )

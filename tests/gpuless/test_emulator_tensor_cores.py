@@ -34,7 +34,7 @@ for code in codes:
 
 @pytest.mark.slow
 def test_products_in_cuda_c_and_in_numba():
-    """The error that is allowed is that of sums of float32."""
+    """The allowed error is that of sums in float32."""
     numba = Path(__file__).with_name("tensor_cores_in_numba.py").read_text()
     found = run(f"SOURCE = {str(SOURCE)!r}\n{CUDA_CORE}\n{numba}")
     assert found == ["double_buffered True", "specialised True"] * 2 + ["True"]

@@ -1,4 +1,4 @@
-"""Threads that wait for each other: random programs with a known outcome, and kernels as they are written."""
+"""Threads that wait for each other: random programs with a known outcome, and typical kernels."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_random_programs(part, monkeypatch):
     monkeypatch.setattr(cache, "write", lambda name, content: None)
     real = machine.compile_object
     for seed in range(part * PROGRAMS, (part + 1) * PROGRAMS):
-        # Most are compiled quickly; some as kernels are, which shows what the optimiser makes of it.
+        # Most are compiled quickly; some like real kernels, to test the optimiser's result.
         monkeypatch.setattr(machine, "compile_object", compile_plainly if seed % 12 else real)
         program = Program(seed)
         memory = np.array(program.memory, np.uint32)
@@ -217,8 +217,8 @@ def test_lanes_of_two_masks_meet_among_themselves():
     assert seen.tolist() == [12] * 16 + [80] * 16
 
 
-def test_lanes_that_are_not_where_the_mask_names_them_are_not_waited_for_without_end():
-    """All are named on both ways of a branch. No GPU promises what comes of it, but it has an end here."""
+def test_lanes_absent_from_their_mask_do_not_block_forever():
+    """Both sides of a branch name all lanes. CUDA defines no result, but here it ends."""
 
     @cuda.jit
     def kernel(lock, total):
@@ -261,7 +261,7 @@ def take_a_place(lock):
 
 @pytest.mark.parametrize("take", [take_a_numbered_lock, take_a_place])
 @pytest.mark.parametrize(("blocks", "threads"), [(1, 32), (2, 33)])
-def test_a_lock_that_is_tried_with_what_was_computed_from_it(take, blocks, threads):
+def test_a_lock_tried_with_values_computed_from_it(take, blocks, threads):
     @cuda.jit
     def kernel(lock, total):
         then = take(lock)
@@ -276,8 +276,8 @@ def test_a_lock_that_is_tried_with_what_was_computed_from_it(take, blocks, threa
 
 
 @pytest.mark.parametrize(("blocks", "threads"), [(1, 32), (2, 64)])
-def test_a_list_that_threads_take_from_before_others_have_put_something_there(blocks, threads):
-    """To find it empty, and leave it so, is no step further."""
+def test_threads_take_from_a_list_before_others_add_to_it(blocks, threads):
+    """Finding it empty and leaving it so is no progress."""
 
     @cuda.jit
     def kernel(head, following, taken):
@@ -305,8 +305,8 @@ def test_a_list_that_threads_take_from_before_others_have_put_something_there(bl
 
 
 @pytest.mark.parametrize("compared", ["%x2, %x3", "%x2, %t"])
-def test_a_loop_that_tries_again_with_what_it_has_found_does_not_wait(compared):
-    """As the maximum of floats: its lanes need not be apart from those after it."""
+def test_a_loop_that_retries_with_the_found_value_does_not_wait(compared):
+    """Like the maximum of floats: its lanes need not be separated from later ones."""
     text = f""".visible .entry f(.param .u64 p0)
     {{
     .reg .b32 %t, %x<5>; .reg .b64 %a; .reg .pred %p;
@@ -344,8 +344,8 @@ def test_registers_are_kept_in_memory_behind_a_lock():
 
 @pytest.mark.exhaustive_unless(lambda threads: threads == 40, "the second warp, most of which is not there")
 @pytest.mark.parametrize("threads", [1, 2, 40])
-def test_threads_that_are_not_there_divide_by_nothing(threads):
-    """Without optimisation much is divided, and by what is loaded only for threads that are there."""
+def test_absent_threads_do_not_divide(threads):
+    """Without optimisation there are many divisions, by values loaded only for existing threads."""
 
     @cuda.jit(debug=True, opt=False)
     def kernel(lock, total, n):
@@ -385,7 +385,7 @@ def test_a_barrier_of_the_grid_made_by_hand(blocks):
     assert (x == np.arange(5)[:, None]).all()
 
 
-# What grid_group::sync() of CUDA C++ is compiled to: block 0 adds what others leave to the highest bit.
+# The code of grid_group::sync() in CUDA C++: block 0 adds the number that completes the highest bit.
 GRID_GROUP = """
 .func (.reg .b64 %counter) workspace() {
     .reg .b32 %r<3>; .reg .b64 %rd<3>;
@@ -426,7 +426,7 @@ def test_the_barrier_of_the_grid_in_cuda_cpp(blocks):
         np.testing.assert_array_equal(found, np.roll(array, -64 * 3))
 
 
-def test_what_fails_behind_the_barrier_of_the_grid_is_named():
+def test_a_fault_after_the_grid_barrier_names_its_thread():
     """The block is run again alone to see which thread it was."""
     body = """call sync; call sync; call sync; setp.eq.u32 %p1, %r3, 163;
         @%p1 add.s64 %rd2, %rd2, 1048576; st.global.u32 [%rd2], %r3;"""
@@ -452,8 +452,8 @@ def test_only_a_cooperative_launch_has_a_workspace():
 
 
 @pytest.mark.parametrize("blocks", [3, 40])
-def test_what_one_thread_has_read_all_hear_behind_a_barrier(blocks):
-    """So a loop may wait in which no thread but one looks at what it waits for."""
+def test_all_threads_see_a_value_read_by_one_after_a_barrier(blocks):
+    """So a loop may wait in which only one thread reads the flag."""
 
     @cuda.jit
     def kernel(count, out):
@@ -475,8 +475,8 @@ def test_what_one_thread_has_read_all_hear_behind_a_barrier(blocks):
     assert out.tolist() == [blocks] * (64 * blocks)
 
 
-def test_a_lock_that_nobody_gives_back_is_told(monkeypatch):
-    """By the line where lanes wait, though others are at a barrier meanwhile."""
+def test_a_lock_that_is_never_released_is_named(monkeypatch):
+    """The line where lanes wait is named, though others are at a barrier meanwhile."""
     monkeypatch.setattr(RUNNING, "kernel_seconds", 1)
 
     @cuda.jit
@@ -497,8 +497,8 @@ def test_a_lock_that_nobody_gives_back_is_told(monkeypatch):
 # --- Loops as compilers write them -------------------------------------------------------------------------
 
 
-def test_other_warps_run_while_one_waits_in_a_loop_that_ends_with_a_branch_of_some_lanes():
-    """Where these come together the loop begins anew."""
+def test_other_warps_run_while_one_waits_in_a_loop_with_a_partial_branch():
+    """Where these lanes meet the loop starts again."""
     body = """mov.u32 %x3, %warpid; setp.ne.u32 %p1, %x3, 0; mov.u32 %x9, 0; and.b32 %x1, %t, 3;
     setp.ne.u32 %p2, %x1, 0;
     @%p1 bra SET;
@@ -541,7 +541,7 @@ call (r), take, (p0, p1); ld.param.b32 %r2, [r]; } st.param.b32 [got], %r2;
 @pytest.mark.parametrize("name", ["take", "outer"])
 @pytest.mark.parametrize("guard", ["", "@%p3 ", "@!%p3 "])
 def test_a_function_that_takes_a_lock_is_called_twice_under_a_guard(name, guard):
-    """It has memory of its own, returns at several places, and jumps to a place from a list."""
+    """It has its own memory, returns at several places, and jumps through a table."""
     call = """{{ .param .b64 p0; .param .b32 p1; .param .b32 r; st.param.b64 [p0], %a0;
     st.param.b32 [p1], {0}; st.param.b32 [r], 0; {1}call (r), {2}, (p0, p1); ld.param.b32 %x1, [r]; }}
     {1}add.u32 %x9, %x9, %x1; sub.u32 %x3, %x1, 1; setp.ge.u32 %p2, %x3, 9;
@@ -577,8 +577,8 @@ def test_a_function_in_which_lanes_come_together_keeps_its_shared_memory():
     assert found == [i ^ 1 if i < 60 else 0 for i in range(64)]
 
 
-def test_functions_that_are_called_by_their_addresses_or_by_themselves_stay():
-    """As before: each returns to all that have called it at once."""
+def test_functions_called_by_address_or_recursively_stay_functions():
+    """As before: each returns to all lanes that have called it at once."""
     function = """.func (.param .b32 got) once(.param .b64 at, .param .b32 n) {
     .reg .b32 %r<6>; .reg .b64 %rd<2>; .reg .pred %p<2>; ld.param.u64 %rd1, [at]; ld.param.u32 %r1, [n];
     AGAIN: atom.global.cas.b32 %r2, [%rd1], 0, 1; setp.ne.u32 %p1, %r2, 0;

@@ -1,4 +1,4 @@
-"""What lanes and warps do together, memory of all kinds and calls, against what each thread ought to see."""
+"""Operations of lanes and warps, all kinds of memory and calls, against what each thread should see."""
 
 import random
 import re
@@ -30,7 +30,7 @@ def read(target, index="%t", array="%a0"):
 
 
 def shuffled(mode, lane, by, c):
-    """Return (source lane, predicate), as the tables of the PTX manual have it."""
+    """Return (source lane, predicate) from the tables of the PTX manual."""
     by, clamp, segment = by & 31, c & 31, c >> 8 & 31
     most = (lane & segment) | (clamp & ~segment & 31)
     least = lane & segment
@@ -113,7 +113,7 @@ def test_votes(mode, group, block):
     assert results(body + STORE, [column(*HELD)], block)[0] == [wanted(i % 32) for i in range(block)]
 
 
-def test_votes_where_lanes_are_apart():
+def test_votes_of_diverged_lanes():
     body = f"{read('%x1')} setp.gt.u32 %p1, %x1, 4;\n@%p1 bra MORE;\n"
     body += "activemask.b32 %x9; setp.eq.u32 %p2, %x1, 1; "
     body += "vote.sync.ballot.b32 %x3, %p2, %x9; xor.b32 %x9, %x9, %x3;\n"
@@ -187,7 +187,7 @@ def test_all_warps_meet_at_a_barrier(block):
 
 
 def test_barriers_with_numbers_and_counts():
-    """Warps 0 and 1 exchange through one barrier, 2 and 3 through another, again and again."""
+    """Warps 0 and 1 exchange through one barrier, 2 and 3 through another, repeatedly."""
     body = f"{SLOT} shr.u32 %x1, %t, 6; add.s32 %x2, %x1, 1; mov.u32 %x9, %t; xor.b32 %x3, %t, 32;"
     body += "shl.b32 %x3, %x3, 2; add.s32 %x3, %x41, %x3; mov.u32 %x5, 5;\nAGAIN: st.shared.u32 [%x40], %x9;"
     body += "bar.sync %x2, 64; ld.shared.u32 %x4, [%x3]; bar.sync %x2, 64; add.s32 %x9, %x4, 1;"
@@ -208,7 +208,7 @@ def test_reductions_at_barriers(kind, limit):
 
 
 def test_a_producer_arrives_and_a_consumer_waits():
-    """Warp 1 makes what warp 0 uses: "full" and "empty" are barriers at which one of them only arrives."""
+    """Warp 1 produces, warp 0 consumes: "full" and "empty" are barriers at which one of them only arrives."""
     body = f"{SLOT} mov.u32 %x9, 0; mov.u32 %x5, 0; setp.ge.u32 %p1, %t, 32;\n@%p1 bra MAKE;\n"
     body += "USE: bar.sync 1, 64; ld.shared.u32 %x1, [%x40+128]; add.s32 %x9, %x9, %x1; bar.arrive 2, 64;"
     body += f"add.s32 %x5, %x5, 1; setp.lt.u32 %p2, %x5, 4;\n@%p2 bra USE;\n{STORE}\nret;\n"
@@ -218,7 +218,7 @@ def test_a_producer_arrives_and_a_consumer_waits():
 
 
 @pytest.mark.parametrize("gone", [32, 64, 50])
-def test_warps_that_return_early_are_not_waited_for(gone):
+def test_barriers_do_not_wait_for_returned_warps(gone):
     body = f"mov.u32 %x9, 1; setp.ge.u32 %p1, %t, {gone};\n@%p1 ret;"
     body += f"\n{SLOT} st.shared.u32 [%x40], %t; bar.sync 0;"
     body += f"xor.b32 %x1, %x40, 4; ld.shared.u32 %x9, [%x1]; bar.sync 0; {STORE}"
@@ -229,7 +229,7 @@ def test_warps_that_return_early_are_not_waited_for(gone):
 # --- Memory ------------------------------------------------------------------------------------------------
 
 
-def test_dynamic_shared_memory_lies_behind_the_static():
+def test_dynamic_shared_memory_follows_the_static():
     variables = ".extern .shared .align 16 .b8 more[];\n.shared .align 4 .b8 s[100];"
     body = f"and.b32 %x1, %t, 15; setp.lt.u32 %p1, %t, 16; {SLOT} mov.u32 %x42, more; shl.b32 %x2, %t, 2;"
     body += "add.s32 %x3, %x42, %x2; st.shared.u32 [%x3], %t; @%p1 st.shared.u32 [%x40], -1; bar.sync 0;"
@@ -238,7 +238,7 @@ def test_dynamic_shared_memory_lies_behind_the_static():
     assert results(body, block=64, shared=256, variables=variables)[0] == [63 - i for i in range(64)]
 
 
-def test_a_kernel_has_the_shared_memory_of_what_it_calls_and_not_of_other_kernels():
+def test_a_kernel_has_the_shared_memory_of_its_functions_only():
     before = "".join(
         f".visible .entry k{i}() {{ .shared .align 4 .b8 own{i}[49152]; ret; }}\n" for i in range(6)
     )
@@ -254,8 +254,8 @@ def test_a_kernel_has_the_shared_memory_of_what_it_calls_and_not_of_other_kernel
     assert [launch.Kernel(module, name).static_shared for name in ("f", "k0")] == [8256, 49152]
 
 
-def test_accesses_that_tell_another_thread_stay_in_the_order_of_the_program():
-    """Those of vectors of lanes as well."""
+def test_synchronising_accesses_keep_their_order():
+    """Also those of vectors of lanes."""
     compiler = 'fence syncscope("singlethread") seq_cst'
     for access, wanted in {
         "st.volatile.global.u32 [%out], %t": [compiler, "store"],
@@ -322,7 +322,7 @@ def test_vector_loads_and_stores(form, masked):
         source = np.array([rng.getrandbits(width) for _ in range(32000 * count)], dtype)
         target = np.zeros(32000 * count, dtype)
         index = [place(i, 1) for i in range(32)]
-        # What is known of an address depends on how it is computed; permuted ones are read from memory.
+        # Facts about an address depend on its computation; permuted ones are read from memory.
         ways = {
             "contiguous": "mov.u32 %x2, %t;",
             "strided": "mul.lo.s32 %x2, %t, 3;",
@@ -449,7 +449,7 @@ def test_atomic_operations_one_lane_after_the_other(name, space, meeting):
 @pytest.mark.parametrize("meeting", MEETING)
 @pytest.mark.parametrize("width", [32, 64])
 def test_sums_of_floats_one_lane_after_the_other(width, meeting, asked):
-    """The order is that of the lanes, to the last bit."""
+    """Exactly in the order of the lanes, to the last bit."""
     written, place = MEETING[meeting]
     dtype = np.dtype(f"f{width // 8}")
     rng = np.random.default_rng(width)
@@ -478,7 +478,7 @@ def test_compare_and_swap(width):
     body += f"atom.global.cas.b{width} %{kind}7, [%a0], %{kind}5, %{kind}6;"
     body += f"{'cvt.u32.u64 %x9, %y7' if width == 64 else 'mov.u32 %x9, %x7'}; {STORE}"
     cell = np.zeros(1, f"u{width // 8}")
-    # In the order of lanes each finds what the one before it has put there.
+    # In lane order each finds the value of the one before.
     found, ((left,),) = results(body, [cell])
     assert (found, left) == (list(range(32)), 32)
 
@@ -511,7 +511,7 @@ def called(argument="%t", into="%x9"):
     )
 
 
-def test_a_function_returns_to_each_lane_its_own():
+def test_each_lane_gets_its_own_return_value():
     function = """.func (.param .b32 out) g(.param .b32 n) {
     .reg .b32 %r<5>; .reg .pred %p<3>; ld.param.u32 %r1, [n]; setp.gt.u32 %p1, %r1, 10;
     @%p1 bra MORE;
@@ -544,8 +544,8 @@ def test_a_loop_waits_by_calling_a_function(read, how, monkeypatch):
     assert results(body, [column(0)], 64, before=functions)[0] == [7] * 64
 
 
-def test_a_function_in_which_threads_end_is_refused():
-    """But not where the compiler says by `exit` that nobody comes there."""
+def test_a_function_in_which_threads_end_is_rejected():
+    """Except where the compiler's `exit` marks unreachable code."""
     function = """.func fails() {{ trap; exit; }}
     .func (.param .b32 out) g(.param .b32 n) {{
     .reg .b32 %r<5>; .reg .pred %p<3>; ld.param.u32 %r1, [n]; st.param.b32 [out], %r1;
@@ -559,7 +559,7 @@ def test_a_function_in_which_threads_end_is_refused():
 
 
 def test_recursion():
-    """Each lane goes as deep as its number says: Fibonacci's numbers."""
+    """Each lane recurses as deep as its number: Fibonacci's numbers."""
     function = f""".func (.param .b32 out) g(.param .b32 n) {{
     .reg .b32 %x<9>; .reg .pred %p<3>; ld.param.u32 %x1, [n]; setp.lt.u32 %p1, %x1, 2;
     @%p1 bra LEAF;
@@ -574,8 +574,8 @@ def test_recursion():
 
 
 @pytest.mark.parametrize("size", [64, 40000])
-def test_a_function_has_local_memory_of_its_own(size):
-    """What a caller keeps there stays, however much the function takes for itself."""
+def test_a_function_has_its_own_local_memory(size):
+    """The caller's values there stay, however much memory the function takes."""
     function = f""".func (.param .b32 out) g(.param .b32 n) {{
     .local .align 8 .b8 own[{size}]; .reg .b32 %r<5>; .reg .b64 %rd<5>; ld.param.u32 %r1, [n];
     mov.u64 %rd1, own; st.local.u32 [%rd1], %r1; st.local.u32 [%rd1+{size - 4}], 77;
@@ -586,7 +586,7 @@ def test_a_function_has_local_memory_of_its_own(size):
 
 
 def test_parameters_that_are_registers():
-    """The function takes and gives registers; a call passes registers, numbers, and throws a result away."""
+    """The function takes and returns registers; calls pass registers and numbers, and discard a result."""
     function = """.func (.reg .b32 sum, .reg .b64 wide) g(.reg .b32 n, .reg .b64 m, .reg .b16 h) {
     .reg .b32 %r<5>; .reg .b64 %rd<3>; .reg .pred %p<3>; cvt.u32.u16 %r1, h; add.s32 %r1, %r1, n;
     cvt.u64.u32 %rd1, n; shl.b64 %rd2, m, 32; setp.gt.u32 %p1, n, 20; mov.u32 sum, 7;
@@ -610,7 +610,7 @@ def test_parameters_that_are_registers():
     assert results(body, before=function)[0] == [wanted(i) for i in range(32)]
 
 
-def test_parameters_of_the_kernel_at_addresses_that_lanes_compute():
+def test_kernel_parameters_at_computed_addresses():
     text = """.visible .entry f(.param .u64 p0, .param .align 8 .b8 p1[128])
     {{ .reg .b32 %r<9>; .reg .b64 %y<9>; .reg .pred %p1;
     ld.param.u64 %y1, [p0]; mov.u32 %r1, %tid.x; mul.wide.u32 %y2, %r1, 4; add.s64 %y1, %y1, %y2;
@@ -627,8 +627,8 @@ def test_parameters_of_the_kernel_at_addresses_that_lanes_compute():
     assert found.tolist() == [5000000 + 10000 * (e + 1) + 100 * e + i for i, e in enumerate(even)] + [0] * 11
 
 
-def test_parameters_of_the_kernel_have_addresses_that_any_load_may_be_given():
-    """And other parameters are read as ever; a function is given such an address as well."""
+def test_kernel_parameters_have_addresses_for_any_load():
+    """Other parameters are read as before; a function takes such an address too."""
     function = """.func (.param .b32 out) second(.param .b64 at) {
     .reg .b32 %r<2>; .reg .b64 %rd<2>; ld.param.b64 %rd1, [at]; ld.u32 %r1, [%rd1+4];
     st.param.b32 [out], %r1; ret; }"""
@@ -648,7 +648,7 @@ def test_parameters_of_the_kernel_have_addresses_that_any_load_may_be_given():
 
 @pytest.mark.parametrize("through", ["", "register"])
 def test_a_function_takes_the_address_of_a_parameter(through):
-    """It writes there, and calls itself with what it has: each lane and each call has a copy of its own."""
+    """It writes there, and calls itself with the result: each lane and each call has its own copy."""
     proto = "proto: .callprototype (.param .b32 _) _ (.param .align 4 .b8 _[12], .param .b32 _);"
     how = "%rd4, (next, more), proto" if through else "g, (next, more)"
     function = f""".func (.param .b32 out) g(.param .align 4 .b8 given[12], .param .b32 n) {{
@@ -681,7 +681,7 @@ def test_a_function_takes_the_address_of_a_parameter(through):
 
 @pytest.mark.parametrize("through", ["", "register"])
 def test_parameters_stored_in_one_width_and_loaded_in_another(through):
-    """Structures are passed so: bytes that are loaded as words, and words of which the halves are taken."""
+    """Structures are passed this way: bytes loaded as words, and halves taken from words."""
     function = """.func (.param .align 8 .b8 out[8]) g(.param .align 8 .b8 given[16]) {
     .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %rd<9>;
     ld.param.b32 %r1, [given]; ld.param.b64 %rd1, [given+8]; ld.param.u8 %h1, [given+5]; cvt.u32.u16 %r2, %h1;
@@ -719,7 +719,7 @@ def test_a_block_is_a_cluster_by_itself():
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         ("@%p1 bra NOWHERE;", "@%p1 bra NOWHERE: .* has no label NOWHERE"),
         ("{ T: .branchtargets END, NOWHERE; brx.idx %t, T; }", "brx.idx %t, T: .* has no label NOWHERE"),
@@ -733,8 +733,8 @@ def test_a_block_is_a_cluster_by_itself():
         ("call (%x1), nothing, (%x2);", r"call \(%x1\), nothing, \(%x2\): "),
     ],
 )
-def test_ptx_that_refers_to_nothing_is_one_error_with_its_text(body, told):
-    with pytest.raises(PtxError, match=told):
+def test_undefined_references_in_ptx_give_one_error_with_the_text(body, message):
+    with pytest.raises(PtxError, match=message):
         results(f"setp.lt.u32 %p1, %t, 9; {body} END: {STORE}")
 
 
@@ -747,8 +747,8 @@ def test_ptx_that_refers_to_nothing_is_one_error_with_its_text(body, told):
         "mma.sync.aligned.m3n3k3.f16 %x1, %x2",
     ],
 )
-def test_what_is_not_known_is_one_error_with_its_text(instruction):
-    """Even where no thread comes to it."""
+def test_unknown_instructions_give_one_error_with_the_text(instruction):
+    """Even if no thread reaches it."""
     name = instruction.split()[0]
     with pytest.raises(PtxError, match=name.replace(".", r"\.")):
         results(f"setp.lt.u32 %p1, %t, 99;\n@%p1 bra END;\n{instruction};\nEND: {STORE}")

@@ -28,7 +28,7 @@ def image(rng):
 
 
 def launch(kernel, block, x):
-    """Return what a kernel makes of an image on the device."""
+    """Return the result of a kernel for an image on the device."""
     out = cuda.to_device(np.zeros(x.shape, np.float32))
     grid = tuple(-(-size // threads) for size, threads in zip(x.shape[::-1], block, strict=True))
     kernel[grid, block](x, out)
@@ -64,7 +64,7 @@ def test_a_row_has_nothing_left_of_it(block, view, image):
 
 @pytest.fixture
 def every_worker_has_memory():
-    """Let all that ever may be a worker's be usable."""
+    """Make all memory that a worker may ever have usable."""
     arena, held = device().arena, []
     with contextlib.suppress(OutOfMemory):
         while True:
@@ -85,7 +85,7 @@ def test_a_lane_that_wraps_meets_no_workers_memory(block, image):
 
 @of_each_block
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
-def test_a_lane_that_is_off_may_wrap_around(block, view, image):
+def test_an_inactive_lane_may_wrap_around(block, view, image):
     expected = np.zeros_like(image[view])
     expected[:, 1:] = image[view][:, :-1]
     found = launch(left_inside_kernel, block, cuda.to_device(image)[view])
@@ -166,8 +166,8 @@ WIDENED = {
 
 
 @pytest.mark.parametrize("body", WIDENED.values(), ids=WIDENED)
-def test_every_way_to_make_an_index_wider(body):
-    # Were they not to wrap around, all lanes would meet numbers of the array.
+def test_every_conversion_to_a_wider_index(body):
+    # Without wrapping around, all lanes would read numbers of the array.
     x = np.arange(64, dtype=np.uint32)
     with pytest.raises(Fault, match="illegal memory access") as caught:
         run(READ.replace("BODY", body), [x, np.zeros_like(x)], block=(64, 1, 1))

@@ -1,4 +1,4 @@
-"""The programs in examples/, which know nothing of gpuless, against NumPy."""
+"""The programs in examples/, which do not use gpuless, against NumPy."""
 
 import importlib.util
 import math
@@ -31,8 +31,8 @@ def printed(module, capsys, monkeypatch, *arguments):
     return capsys.readouterr().out
 
 
-def test_they_know_nothing_of_gpuless():
-    # These are programs as anybody may have them; the others show how a kernel is tested.
+def test_examples_do_not_import_gpuless():
+    # These are ordinary programs; the others show how to test a kernel.
     programs = [program for program in sorted(EXAMPLES.glob("*.py")) if not program.stem.startswith("test_")]
     assert [program.stem for program in programs] == ["life", "monte_carlo", "nbody"]
     for program in programs:
@@ -40,7 +40,7 @@ def test_they_know_nothing_of_gpuless():
 
 
 def compile_beforehand(module):
-    """Have the machine code of kernels on disk, so that the process of their tests starts no compiler."""
+    """Cache the machine code of kernels on disk, so that their tests' process starts no compiler."""
     x = cuda.to_device(np.zeros((32, 32), np.float32))
     for kernel, gpus in (
         (module.transpose_naive, ["T4"]),
@@ -76,7 +76,7 @@ def numpy_life(world, steps):
 def test_life(capsys, monkeypatch):
     options = ["--steps", "70", "--height", "37", "--width", "50"]
     output = printed(load("life"), capsys, monkeypatch, *options)
-    *picture, told = output.splitlines()
+    *picture, summary = output.splitlines()
     world = np.zeros((37, 50), bool)
     world[[18, 18, 19, 19, 20], [26, 27, 25, 26, 26]] = True  # the R-pentomino
     world, counts = numpy_life(world, 70)
@@ -85,7 +85,7 @@ def test_life(capsys, monkeypatch):
         for column, character in enumerate(line):
             drawn[2 * row : 2 * row + 2, column] = [character in "▀█", character in "▄█"]
     np.testing.assert_array_equal(drawn[:37], world)
-    assert f"become {counts[-1]} in 70 steps; at most {max(counts)} lived" in told
+    assert f"become {counts[-1]} in 70 steps; at most {max(counts)} lived" in summary
 
 
 # --- Monte Carlo -------------------------------------------------------------------------------------------

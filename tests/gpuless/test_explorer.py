@@ -1,4 +1,4 @@
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -83,6 +83,6 @@ def test_without_a_widget_there_is_a_picture(explorer):
     assert "base64,iVBOR" in bundle["text/html"]
 
 
-def test_a_choice_without_values_is_refused():
+def test_a_choice_without_values_raises():
     with pytest.raises(ValueError, match="choice stride has no values"):
         explore_access(lambda stride: None, "x", stride=[])

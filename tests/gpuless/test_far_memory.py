@@ -1,4 +1,4 @@
-"""Arrays in the memory of a real GPU, for kernels that the host steps; the emulated one plays its part."""
+"""Arrays in a real GPU's memory, for kernels run by the host in Python; the emulated GPU plays its part."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def add_kernel(out, a, b):
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_what_is_given_twice_is_one_array(order):
+def test_an_array_given_twice_is_one_array(order):
     x, y = cuda.to_device(np.arange(5.0)), cuda.to_device(np.ones(5))
     report = gpuless.sanitize(add_kernel)[1, 8](x, *[(x, y)[i] for i in order])
     assert report.ok, str(report)
@@ -34,7 +34,7 @@ def test_what_is_given_twice_is_one_array(order):
     np.testing.assert_array_equal(y.copy_to_host(), np.ones(5))
 
 
-def test_views_that_overlap_share_what_they_share():
+def test_overlapping_views_share_memory():
     x = cuda.to_device(np.arange(6.0))
     report = gpuless.sanitize(add_kernel)[1, 8](x[1:], x[:-1], x[:-1])
     assert {finding.kind for finding in report.findings} == {"missing barrier"}
@@ -42,7 +42,7 @@ def test_views_that_overlap_share_what_they_share():
     assert apart.ok, str(apart)
 
 
-def test_strides_are_kept_and_what_lies_between_is_left_alone():
+def test_strides_are_kept_and_gaps_left_alone():
     x = cuda.to_device(np.arange(12.0).reshape(4, 3))
     column, row = x[:, 1], x[0, ::2]
     assert gpuless.sanitize(add_kernel)[1, 8](column, column, column).ok

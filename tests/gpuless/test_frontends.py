@@ -1,4 +1,4 @@
-"""What a frontend tells the emulator of a kernel, beyond its PTX."""
+"""Information about a kernel that a frontend gives the emulator beside its PTX."""
 
 import gc
 
@@ -21,7 +21,7 @@ TEXT = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry f(.param 
 
 
 class Known:
-    """A `Source` as a frontend makes it."""
+    """A `Source` like a frontend's."""
 
     def __init__(self, text=TEXT):
         self.text = text
@@ -44,13 +44,13 @@ class Unknown(Known):
 
 
 def launched(kernel, *arguments):
-    """Launch a kernel; return the module that it became."""
+    """Launch a kernel; return its module."""
     with emulator.count_launches() as tallies:
         kernel[1, 1](*arguments)
     return tallies[0].launched.kernel.source
 
 
-def test_numba_cuda_is_what_the_emulated_gpu_runs():
+def test_the_emulated_gpu_runs_numba_cuda():
     assert frontends.installed()
     assert not frontends.simulated()
 
@@ -66,7 +66,7 @@ def test_a_kernel_has_its_function_its_arguments_and_its_lines():
     assert ".loc" in source.with_lines()
 
 
-def test_what_is_known_goes_with_its_source():
+def test_knowledge_about_a_source_is_freed_with_it():
     source, module = Known(), ptx.parse(TEXT)
     lines.remember(TEXT, source)
     assert lines.source_of(module) is source
@@ -85,14 +85,14 @@ def test_a_module_with_lines_takes_the_place_of_the_one_without():
     assert origin.module.files == {1: "kernel.py"}
 
 
-def test_one_whose_memory_differs_does_not():
+def test_a_module_with_different_memory_does_not():
     source = Known(TEXT.replace(".visible", ".global .b32 more;\n.visible"))
     lines.remember(TEXT, source)
     module = ptx.parse(TEXT)
     assert lines.Origin(module).module is module
 
 
-def test_a_frontend_that_does_not_know_is_no_error():
+def test_a_frontend_without_an_answer_is_no_error():
     source = Unknown()
     lines.remember(TEXT, source)
     module = ptx.parse(TEXT)
@@ -103,20 +103,20 @@ def test_a_frontend_that_does_not_know_is_no_error():
 
 @pytest.fixture
 def compilations(no_kernels, monkeypatch):
-    """Return a list that tells of each of NVVM's compilations whether it makes PTX."""
+    """Return a list with, for each compilation by NVVM, whether it makes PTX."""
     from numba.cuda import codegen
 
-    told, compile_ir = [], codegen.nvvm.compile_ir
+    makes_ptx, compile_ir = [], codegen.nvvm.compile_ir
 
     def compiled(modules, **options):
-        told.append("gen-lto" not in options)
+        makes_ptx.append("gen-lto" not in options)
         return compile_ir(modules, **options)
 
     monkeypatch.setattr(codegen.nvvm, "compile_ir", compiled)
-    return told
+    return makes_ptx
 
 
-def test_nvvm_makes_no_ptx_of_a_kernel_that_nothing_is_to_be_linked_with(compilations):
+def test_nvvm_makes_ptx_only_for_linked_kernels_or_on_request(compilations):
     @cuda.jit(device=True)
     def twice(number):
         return number * 2
@@ -128,12 +128,12 @@ def test_nvvm_makes_no_ptx_of_a_kernel_that_nothing_is_to_be_linked_with(compila
     x = np.full(1, 8, np.float32)
     linked_alone[1, 1](x)
     assert (x[0], compilations) == (4, [False])
-    (text,) = linked_alone.inspect_asm().values()  # what is asked for is made
+    (text,) = linked_alone.inspect_asm().values()  # PTX is made on request
     assert ".visible .entry" in text
     assert compilations == [False, True]
 
 
-def test_what_numba_links_a_kernel_with_is_found(compilations):
+def test_linked_code_of_a_kernel_is_found(compilations):
     @cuda.jit
     def reshaping(x):
         x.reshape((2, 2))[1, 0] = 3

@@ -12,7 +12,7 @@ import types as python_types
 from pathlib import Path
 from typing import NamedTuple
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -290,7 +290,7 @@ def reshape_kernel(x, out):
 
 
 def noted(types):
-    """Note a signature on a kernel's function, as a program's own decorator might."""
+    """Attach a signature to a kernel's function, as a program's own decorator might."""
 
     def note(function):
         function.signature = types
@@ -343,7 +343,7 @@ PLANTED = {
 
 
 def compiled(ask):
-    """Return what `ask` returns; skip the test where there is no compiler to ask."""
+    """Return the result of `ask`; skip the test if there is no compiler."""
     try:
         return ask()
     except InspectionError as error:
@@ -354,7 +354,7 @@ def compiled(ask):
 
 @pytest.fixture(scope="module")
 def in_both_languages():
-    """Let one process compile each planted kernel for both languages, which differ in the last step only."""
+    """Compile each planted kernel in one process for both languages, which differ only in the last step."""
     jobs = [
         compiler.Job(*kernel, (8, 6), listing=language)
         for kernel in PLANTED.items()
@@ -375,7 +375,7 @@ def reports(request, in_both_languages):
 @pytest.mark.parametrize(
     ("release", "is_taken"), [("13.0", False), ("12.9", False), ("13.2", True), ("14.0", True)]
 )
-def test_a_disassembler_that_tells_no_source_files_is_none(monkeypatch, tmp_path, release, is_taken):
+def test_a_disassembler_without_source_files_is_not_used(monkeypatch, tmp_path, release, is_taken):
     program = tmp_path / "nvdisasm"
     program.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.37'\n")
     program.chmod(0o755)
@@ -416,7 +416,7 @@ def test_nothing_is_found_in_a_clean_kernel(reports):
 
 
 @pytest.mark.usefixtures("cold_compiler")
-def test_the_compiler_is_a_process_of_its_own():
+def test_the_compiler_runs_in_its_own_process():
     @cuda.jit
     def alone(x):
         x[0] = float32(1)
@@ -457,7 +457,7 @@ def test_promotions_to_float64_are_named(reports, text, instead):
     assert found.text == f"`{text}` is float64: write `{instead}`"
 
 
-def test_what_the_compiler_narrows_itself_is_no_finding(reports):
+def test_promotions_that_the_compiler_removes_are_not_reported(reports):
     assert not any("2.0" in item.text for item in reports[promotions_kernel].advice)
 
 
@@ -481,7 +481,7 @@ def test_float64_arguments_are_named():
     assert found.text == "x of the signature are float64; float64 runs at 1/2 of float32's speed"
 
 
-def test_a_local_array_with_a_runtime_index_lies_in_memory(reports):
+def test_a_local_array_with_a_runtime_index_is_in_memory(reports):
     report = reports[histogram_kernel]
     assert report.local_bytes == 4 * M
     assert report.spill_bytes == 0
@@ -516,11 +516,11 @@ def test_a_64_bit_division_is_a_subroutine(reports):
     assert advice(reports[four_loads_kernel], "division") == []
 
 
-def test_a_range_with_a_variable_step_is_no_division_of_the_authors(reports):
+def test_a_range_with_a_variable_step_is_named_instead_of_its_division(reports):
     (found,) = advice(reports[grid_stride_kernel], "division")
     assert found.line == line_of(grid_stride_kernel, "range")
     assert found.text.startswith("counting the rounds of a loop by a variable, 64-bit step, here, calls")
-    # What is advised helps.
+    # The advice helps.
     assert advice(reports[narrow_stride_kernel], "division") == []
 
 
@@ -584,7 +584,7 @@ def test_float16_arithmetic_is_counted_and_belongs_to_python_lines(reports):
     }
 
 
-def test_a_grid_that_waits_for_itself_is_linked_and_the_library_is_not_counted(reports):
+def test_a_grid_barrier_is_linked_and_its_library_not_counted(reports):
     report = reports[grid_sync_kernel]
     assert report.mix["global load"] == report.mix["global store"] == 2
     assert len(report.instructions) < 100
@@ -592,7 +592,7 @@ def test_a_grid_that_waits_for_itself_is_linked_and_the_library_is_not_counted(r
     assert any("cudaCGSynchronize" in i.operands for i in report.instructions)
 
 
-def test_a_reshape_is_linked_and_told_from_the_kernels_own_arithmetic(reports):
+def test_a_reshape_is_linked_and_counted_separately(reports):
     report = reports[reshape_kernel]
     (found,) = advice(report, "reshape")
     assert found.line == line_of(reshape_kernel, "reshape(")
@@ -633,14 +633,14 @@ def test_fastmath_changes_the_code(variants):
     assert len(variants[2].instructions) < 40
 
 
-def test_launch_bounds_are_obeyed_and_told(variants):
+def test_launch_bounds_are_obeyed_and_named(variants):
     report = variants[3]
     assert report.launch_bounds == 512
     (found,) = advice(report, "launch")
     assert "launch_bounds promises at most 512" in found.text
 
 
-def test_an_uneven_block_is_told(variants):
+def test_an_uneven_block_is_named(variants):
     (found,) = advice(variants[4], "occupancy")
     assert "leaves 28 of the last warp's 32 idle" in found.text
 
@@ -727,7 +727,7 @@ def notebook_kernel(x, out):
 
 
 def notebook(source, name="__main__"):
-    """Run source as a notebook cell does: no module, no file, its text known to linecache alone."""
+    """Run source like a notebook cell: no module, no file, its text only in linecache."""
     file = f"<cell {abs(hash(source))}>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
     names = {"__name__": name}
@@ -778,7 +778,7 @@ def shift_kernel(x, shift: Shift, out):
         out[i + shift.by] = x[i] * float32(shift.scale)
 
 
-def test_a_signature_names_the_named_tuple_that_a_parameter_is_annotated_with():
+def test_a_signature_may_use_the_named_tuple_of_an_annotation():
     signature = "void(float32[::1], Shift, float32[::1])"
     report = compiled(lambda: inspect_kernel(shift_kernel, signature, disassemble=False))
     assert report.arguments["shift"] == "Shift(int64, float64)"
@@ -810,7 +810,7 @@ SCRIPT = Path(__file__).with_name("programs").joinpath("two_kernels.py").read_te
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Return a folder for modules, which are forgotten after the test."""
+    """Return a folder for modules, which are unloaded after the test."""
     monkeypatch.setattr(sys, "path", sys.path.copy())
     before = sys.modules.copy()
     yield tmp_path
@@ -866,7 +866,7 @@ def test_a_module_that_was_imported_with_its_launches(folder):
         (SCRIPT, "it has first_kernel, second_kernel; without its launches, line 13: AttributeError"),
     ],
 )
-def test_a_module_with_a_mistake_of_its_own(folder, source, message):
+def test_a_module_with_an_error(folder, source, message):
     (folder / "broken.py").write_text(source)
     with pytest.raises(ValueError, match=re.escape(message)):
         find_kernel(f"{folder}/broken.py:k")
@@ -924,7 +924,7 @@ def test_a_kernel_in_a_decorator_of_the_authors(folder):
 # --- what is refused ---------------------------------------------------------------------------------------
 
 
-def test_everything_refused_is_named_at_once():
+def test_all_errors_are_listed_at_once():
     items = [
         (too_much_shared_kernel, VECTORS),
         (clean_kernel, "void(float32[::1])"),
@@ -957,7 +957,7 @@ def test_block_sizes_no_gpu_has(threads):
         inspect_kernel(clean_kernel, VECTORS, threads_per_block=threads)
 
 
-def test_what_is_no_kernel():
+def test_other_arguments_than_kernels():
     with pytest.raises(TypeError, match="expected a kernel"):
         inspect_kernel(math.sin, VECTORS)
     with pytest.raises(TypeError, match=r"unknown options \['colour'\]"):
@@ -966,7 +966,7 @@ def test_what_is_no_kernel():
 
 @cuda.jit(device=True, inline="always")
 def tile_of(size):
-    return cuda.shared.array(size, float32)  # a size that is known only where it is inlined
+    return cuda.shared.array(size, float32)  # a size known only after inlining
 
 
 def with_tile(size):
@@ -996,7 +996,7 @@ def test_variables_are_described_for_debuggers_alone():
         kernel = cuda.jit("void(float32[::1])", **options)(scaled)
         return "".join(kernel.inspect_llvm().values())
 
-    # NVVM made names for some that it then refused: "Symbol name with unsupported characters".
+    # NVVM made names for some that it then rejected: "Symbol name with unsupported characters".
     assert "DILocalVariable" not in description(lineinfo=True)
     assert "DISubprogram" in description(lineinfo=True)
     assert "DILocalVariable" in description(debug=True, opt=False)
@@ -1166,8 +1166,8 @@ $L__BB0_1:
     assert {i.file for i in found} == {"/somewhere/kernels.py"}
 
 
-def test_the_syntax_around_an_instruction_is_part_of_the_file_s_tree():
-    """Trees are kept for some files only; what is kept of an instruction must not be of an older tree."""
+def test_the_syntax_around_an_instruction_comes_from_the_files_current_tree():
+    """Only some files' trees are kept; the cached syntax of an instruction must not be from an older tree."""
     code = inspect_kernel.__code__
     assert branches.path(code, 2)
     for number in range(40):  # more than are kept

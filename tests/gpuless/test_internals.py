@@ -47,7 +47,7 @@ sys.exit(0)
 
 
 def stages(text):
-    """Return what is shown by the name of each stage, and the line above them as ""."""
+    """Return the output by the name of each stage, and the line above them as ""."""
     head, *parts = re.split(r"^\d\. (.*)\n", text, flags=re.M)
     return {"": head.strip()} | {
         name: shown.rstrip() for name, shown in zip(parts[::2], parts[1::2], strict=True)
@@ -70,7 +70,7 @@ def explained(kernel, grid, block, *arguments, full=False):
 # --- The page -----------------------------------------------------------------------------------------------
 
 
-def test_the_page_shows_what_the_command_prints(tmp_path):
+def test_the_page_shows_the_output_of_the_command(tmp_path):
     program, shown = re.search(
         r"^```python\n(.*?)^```.*?^```text\n(.*?)^```", PAGE.read_text(), re.M | re.S
     ).groups()
@@ -105,12 +105,12 @@ def test_the_page_lists_each_file_once():
 # --- The command --------------------------------------------------------------------------------------------
 
 
-def test_the_first_launch_is_shown_or_that_of_the_kernel_asked_for(tmp_path):
+def test_the_first_launch_or_that_of_the_named_kernel_is_shown(tmp_path):
     (tmp_path / "two.py").write_text(TWO_KERNELS)
     status, printed, complaints = command("two.py", cwd=tmp_path)
     assert status == 0
     assert stages(printed)[""] == "first_kernel[1, 1]"
-    assert complaints == "given []\n"  # what the program prints is not mixed in
+    assert complaints == "given []\n"  # the program's output is not mixed in
     status, printed, complaints = command(
         "--kernel", "second_kernel", "two.py", "--", "a", "-b", cwd=tmp_path
     )
@@ -119,7 +119,7 @@ def test_the_first_launch_is_shown_or_that_of_the_kernel_asked_for(tmp_path):
     assert complaints == "given ['a', '-b']\n"
 
 
-def test_a_wrong_name_is_answered_with_the_right_ones(tmp_path):
+def test_a_wrong_name_gives_the_list_of_names(tmp_path):
     (tmp_path / "two.py").write_text(TWO_KERNELS)
     status, printed, complaints = command("two.py", "--kernel", "third", cwd=tmp_path)
     assert (status, printed) == (2, "")
@@ -161,7 +161,7 @@ def sum_kernel(x, total):
         total[0] = part[0]
 
 
-def test_loops_masks_and_shared_memory_are_told():
+def test_loops_masks_and_shared_memory_are_described():
     found = explained(
         sum_kernel, 1, (16, 2), np.arange(100, dtype=np.int32), np.zeros(1, np.int32), full=True
     )

@@ -1,9 +1,9 @@
-"""What `record_lines` notes: the lines of one block's threads, with their variables and their accesses."""
+"""The record of `record_lines`: the lines of one block's threads, with variables and accesses."""
 
 import functools
 import sys
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -43,13 +43,13 @@ def launched(block=0, **options):
     return lines
 
 
-def test_threads_come_to_lines_with_what_their_variables_held():
+def test_lines_are_recorded_with_their_variables():
     lines = launched(1)
-    told = [
+    recorded = [
         (line.line - (INNER if line.depth else FIRST), line.depth, line.interval, line.ends, line.variables)
         for line in lines.threads[1]
     ]
-    assert told == [
+    assert recorded == [
         (1, 0, 0, False, {"stride": 3}),
         (2, 0, 0, False, {"stride": 3, "i": 5}),
         (3, 0, 0, False, {"stride": 3, "i": 5}),
@@ -66,7 +66,7 @@ def test_threads_come_to_lines_with_what_their_variables_held():
     }
 
 
-def test_accesses_are_those_of_the_block_and_know_their_line():
+def test_accesses_of_the_block_have_their_line():
     lines = launched(1)
     trace = lines.trace
     assert set(trace.block.tolist()) == {1}
@@ -107,12 +107,12 @@ def test_blocks_are_given_by_number_or_by_place():
 
 
 @pytest.mark.parametrize("block", [2, -1, (0, 1), (2, 0), "first", 0.5, (0, 0, 1), (0, None)])
-def test_a_block_that_is_not_there_is_refused(block):
+def test_a_block_outside_the_grid_raises(block):
     with pytest.raises(LaunchError, match=r"block is .*, and the grid \(2, 1, 1\) has no such block"):
         record_lines(double_kernel, block)[2, 4](None, None, 3)
 
 
-def test_too_many_lines_are_refused_and_tracing_ends():
+def test_too_many_lines_raise_and_tracing_ends():
     def tracer(*_):
         return None
 
@@ -136,7 +136,7 @@ def endless_kernel(x):
 
 
 @pytest.mark.parametrize("observed", [simulate, functools.partial(record_lines, most=10**9)])
-def test_lines_are_noted_after_a_launch_that_was_stopped(observed):
+def test_lines_are_recorded_after_a_stopped_launch(observed):
     """Python 3.11 would otherwise wait for ever in the first call under a tracer."""
     before = gpuless.set_limits(seconds=0.3)
     try:
@@ -147,6 +147,6 @@ def test_lines_are_noted_after_a_launch_that_was_stopped(observed):
     assert len(launched().threads) == 4
 
 
-def test_a_mistake_of_the_kernel_is_reported_as_ever():
+def test_an_error_of_the_kernel_is_still_reported():
     with pytest.raises(IndexError, match="index 4 is out of bounds for axis 0 with size 4"):
         record_lines(loading_kernel)[1, 5](cuda.to_device(np.zeros(4, np.float32)), cuda.device_array(5))

@@ -1,4 +1,4 @@
-"""gpuless where NumPy is installed and nothing else: no Numba, no compiler, nothing that draws."""
+"""gpuless with NumPy alone: no Numba, no compiler, no plotting."""
 
 import re
 import sys
@@ -16,7 +16,7 @@ ABSENT = (
 #: Seconds, not minutes.
 QUICK = ("test_lines.py", "test_simulate.py", "test_simulator_constructs.py", "test_words.py")
 MUST_PASS = {"quick": 370, "all": 1400}
-#: Why a test is left out: it compares with a compiler or with Numba, or draws.
+#: Why a test is skipped: it compares with a compiler or with Numba, or draws.
 MAY_LACK = {
     "needs numba, which is not installed",
     "needs matplotlib, which is not installed",
@@ -59,13 +59,13 @@ def alone(tmp_path_factory):
 
 
 def printed(alone, *lines, **options):
-    """Return what lines print there."""
+    """Return the output of lines there."""
     done = alone("-W", "ignore", "-c", "\n".join(lines), **options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_nothing_else_is_there(alone):
+def test_no_other_packages_are_installed(alone):
     found = printed(
         alone,
         "from importlib.util import find_spec",
@@ -80,7 +80,7 @@ def test_nothing_else_is_there(alone):
 
 
 def verdicts(alone, files):
-    """Run files of tests; return how many pass, and for which reasons others are left out."""
+    """Run files of tests; return how many pass, and the reasons why others are skipped."""
     done = alone(HERE / "numpy_alone.py", "-q", "-rs", *files, cwd=HERE.parents[1])
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     (passed,) = re.findall(r"^(\d+) passed", done.stdout, re.M)
@@ -103,7 +103,7 @@ def test_all_tests_of_the_simulator_and_the_sanitizer_pass(alone):
     assert reasons <= MAY_LACK
 
 
-def test_a_program_of_numbas_runs_and_says_what_runs_it(alone, tmp_path):
+def test_a_numba_program_runs_and_names_the_simulator(alone, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     done = alone("-m", "gpuless", "program.py", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, PRINTED, "")
@@ -151,7 +151,7 @@ def test_kernels_need_not_name_numba(alone):
     ]
 
 
-def test_what_needs_more_says_what_to_install(alone):
+def test_missing_packages_are_named_with_their_command(alone):
     found = printed(
         alone,
         "import gpuless",
@@ -199,7 +199,7 @@ def test_what_needs_more_says_what_to_install(alone):
         assert line.startswith(start)
 
 
-def test_a_wish_for_a_gpu_without_a_compiler_is_refused(alone):
+def test_requesting_a_gpu_without_a_compiler_raises(alone):
     found = printed(
         alone,
         "import os",

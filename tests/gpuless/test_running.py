@@ -1,4 +1,4 @@
-"""Programs and test suites that know nothing of gpuless: `python -m gpuless`, `pytest -p gpuless`."""
+"""Unchanged programs and test suites: `python -m gpuless`, `pytest -p gpuless`."""
 
 import importlib.util
 import os
@@ -20,9 +20,9 @@ PROGRAMS = Path(__file__).with_name("programs")
 
 
 def call(*arguments, cwd=None, given=None, **environment):
-    """Run Python where there is no GPU; return its exit status and what it printed on both streams.
+    """Run Python without a GPU; return its exit status and the output on both streams.
 
-    What is `given` it finds in its standard input.
+    `given` is its standard input.
     """
     done = subprocess.run(
         [sys.executable, *arguments],
@@ -37,7 +37,7 @@ def call(*arguments, cwd=None, given=None, **environment):
 
 
 def call_warm(*arguments, cwd=None, **environment):
-    """Do as `call` does with a program, in a process that has imported Numba: for what comes after that."""
+    """Like `call` with a program, in a process that has already imported Numba."""
     if not sys.platform.startswith("linux"):
         return call(*arguments, cwd=cwd, **environment)
     environment = _without_a_gpu() | environment
@@ -93,7 +93,7 @@ def test_a_script_runs_as_python_runs_it(tmp_path, what):
 def test_code_and_modules_run_as_python_runs_them(tmp_path, arguments):
     (tmp_path / "wrong.py").write_text("def f():\nreturn")
     ours, pythons = (call(*first, *arguments, cwd=tmp_path, GPULESS="hardware") for first in (GPULESS, PLAIN))
-    if "no_such.module" in arguments:  # Python tells what it tried
+    if "no_such.module" in arguments:  # Python names what it tried
         assert "No module named 'no_such'" in pythons[2]
         assert "No module named no_such.module" in ours[2]
         ours, pythons = ours[:2], pythons[:2]
@@ -146,39 +146,39 @@ def test_a_program_can_be_given_the_simulator(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("gpu", "told"),
+    ("gpu", "output"),
     [
         ("emulator", "kernels run on the emulated GPU: the environment variable GPULESS is emulator\n"),
         ("simulator", "kernels run in the simulator: the environment variable GPULESS is simulator\n"),
         ("hardware", "kernels run on the GPU: the environment variable GPULESS is hardware\n"),
     ],
 )
-def test_alone_it_says_what_kernels_run_on(gpu, told):
+def test_without_a_program_it_names_the_device(gpu, output):
     if gpu == "emulator" and emulator.problem():
         pytest.skip(emulator.problem())
     status, printed, _ = call(*GPULESS, "--gpu", gpu)
     assert status == int(gpu == "hardware")  # there is none
-    assert printed.startswith(told)
+    assert printed.startswith(output)
     assert ("\nEmulated" in printed) == (gpu == "emulator")
     works = "" if gpu == "simulator" else " works (3.11 to 3.14 do)"  # which takes newer ones too
     assert f"Python {platform.python_version()}{works}, NumPy " in printed
 
 
 @pytest.mark.parametrize(
-    ("arguments", "wish", "told"),
+    ("arguments", "wish", "message"),
     [
         (["--gpu", "fast"], "", "invalid choice: 'fast'"),
         ([], "fast", "GPULESS must be hardware, emulator or simulator, got 'fast'"),
         (["-c"], "", "-m and -c need an argument"),
     ],
 )
-def test_wrong_options_are_refused(arguments, wish, told):
+def test_wrong_options_give_an_error(arguments, wish, message):
     status, _, error = call(*GPULESS, *arguments, GPULESS=wish)
     assert status == 2
-    assert told in error
+    assert message in error
 
 
-def test_a_site_customisation_of_the_users_own_runs_as_well(tmp_path):
+def test_the_users_site_customisation_runs_too(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.mine = 5")
     child = "subprocess.run([sys.executable, '-c', 'print(mine)'])"
     code = f"import subprocess, sys; print(mine, flush=True); {child}"
@@ -206,7 +206,7 @@ PYTEST = ["-m", "pytest", "-p", "gpuless", "-p", "no:cacheprovider"]
 
 
 @emulated
-def test_a_suite_finds_the_emulated_gpu_and_each_test_starts_afresh(suite):
+def test_a_suite_uses_the_emulated_gpu_and_each_test_starts_fresh(suite):
     spread = ["-p", "xdist", "-n", "1"] if importlib.util.find_spec("xdist") else []
     status, printed, _ = call(*PYTEST, *spread, cwd=suite)
     assert status == 1
@@ -223,7 +223,7 @@ def test_a_conftest_can_ask_for_it(tmp_path):
     assert "\ngpuless: kernels run " in printed
 
 
-def test_a_package_that_is_tested_changes_nothing(tmp_path):
+def test_a_tested_package_changes_nothing(tmp_path):
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").write_text("from gpuless import pytest_plugins")
@@ -236,7 +236,7 @@ def test_a_package_that_is_tested_changes_nothing(tmp_path):
 
 
 def test_a_suite_can_be_given_the_simulator(suite):
-    # The simulator tells that the index is out of bounds.
+    # The simulator reports that the index is out of bounds.
     printed = call(*PYTEST, "--gpuless", "simulator", cwd=suite)[1]
     assert "kernels run in the simulator: the environment variable GPULESS is simulator" in printed
     assert "2 failed, 2 passed" in printed
@@ -248,15 +248,15 @@ CAPABILITIES = "7.5, 8.0, 8.6, 8.7, 8.9, 9.0, 10.0 or 12.0"
 
 @emulated
 @pytest.mark.parametrize(
-    ("value", "told"), [("8", "8 0"), ("8.6", "8 6"), ("10.0", "10 0"), ("12.0", "12 0")]
+    ("value", "output"), [("8", "8 0"), ("8.6", "8 6"), ("10.0", "10 0"), ("12.0", "12 0")]
 )
-def test_it_passes_for_what_numba_compiles_for(value, told):
+def test_the_compute_capability_can_be_set(value, output):
     program = "import numpy as np\nfrom numba import cuda\n@cuda.jit\ndef f(x): cuda.atomic.add(x, 0, 1)\n"
     program += (
         "x = np.zeros(1, np.int32); f[1, 33](x); print(x[0], *cuda.get_current_device().compute_capability)"
     )
     printed = call_warm(*GPULESS, "-c", program, GPULESS_COMPUTE_CAPABILITY=value)[1]
-    assert printed == f"33 {told}\n"
+    assert printed == f"33 {output}\n"
 
 
 @emulated
@@ -265,7 +265,7 @@ def test_it_passes_for_what_numba_compiles_for(value, told):
     "for each setting what is no number of its kind, and what is too small",
 )
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("GPULESS_MEMORY", "1G", "must be a number from 16777216, got '1G'"),
         ("GPULESS_MEMORY", "-5", "must be a number from 16777216, got '-5'"),
@@ -279,22 +279,22 @@ def test_it_passes_for_what_numba_compiles_for(value, told):
         ("GPULESS_KERNEL_SECONDS", "soon", "must be a number above 0, got 'soon'"),
     ],
 )
-def test_a_setting_that_cannot_be_is_named(name, value, told):
+def test_a_wrong_setting_is_named(name, value, message):
     status, printed, error = call(*GPULESS, **{name: value})
     assert status != 0
-    assert f"{name} {told}" in error
+    assert f"{name} {message}" in error
     assert "Traceback" not in error
     assert not printed
 
 
-def test_a_wrong_order_of_the_simulator_ends_the_run_before_a_launch():
+def test_a_wrong_simulator_order_is_an_error_before_any_launch():
     status, printed, error = call(*GPULESS, GPULESS="simulator", GPULESS_ORDER="backwards")
     assert (status, printed) == (2, "")
     words = "'forwards', 'reversed', 'shuffled' or 'in step'"
     assert error.endswith(f"error: GPULESS_ORDER must be {words}, got 'backwards'\n")
 
 
-def test_a_wrong_wish_ends_the_run(suite):
+def test_a_wrong_device_ends_the_run(suite):
     status, _, error = call(*PYTEST, cwd=suite, GPULESS="fast")
     assert status == 4
     assert "GPULESS must be hardware, emulator or simulator, got 'fast'" in error

@@ -5,7 +5,7 @@ import math
 import re
 import time
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -64,10 +64,10 @@ def test_the_arguments_hold_the_result_afterwards(case):
             np.testing.assert_array_equal(value.copy_to_host(), expected)
 
 
-def test_every_correct_kernel_but_these_is_without_notes():
+def test_correct_kernels_have_no_notes_except_these():
     noted = {case.name: examine(case).notes for case in CASES}
     noted = {name: notes for name, notes in noted.items() if notes}
-    # Sums of floats round differently in another order, and atomics hand out places in any order.
+    # Sums of floats round differently in another order, and atomics assign places in any order.
     assert noted.keys() - {"warp_reduction"} == {"float_sum", "compaction", "same_flag"}
     assert noted["compaction"][0].startswith("8 of the 21 elements of kept are written, the others keep")
     assert noted["compaction"][1] == "kept differs when blocks and threads run reversed"
@@ -81,7 +81,7 @@ def test_every_correct_kernel_but_these_is_without_notes():
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_planted_bugs_are_found_and_named(bug):
     report = sanitize(bug.kernel)[bug.grid, bug.block, 0, bug.dynamic](*bug.device_arguments())
-    # Nothing else is made of it: what follows from it stands under it.
+    # It is the only finding: its consequences are listed under it.
     assert report.kinds == bug.kinds, str(report)
     named = [finding for finding in report.findings if finding.kind in bug.kinds]
     if bug.array:
@@ -133,7 +133,7 @@ def reads_while_others_add(total, out):
         out[0] = total[0]
 
 
-def test_a_plain_read_of_what_others_update_is_the_side_that_needs_the_barrier():
+def test_a_plain_read_beside_atomics_needs_the_barrier():
     finding = finding_of(reads_while_others_add, np.zeros(1), np.zeros(1))
     assert finding.kind == "missing barrier"
     assert finding.site.text == "out[0] = total[0]"
@@ -149,7 +149,7 @@ def test_a_race_between_blocks_names_both_blocks():
     assert finding.count == 4
 
 
-def test_two_and_three_dimensions_are_told():
+def test_two_and_three_dimensions_are_reported():
     bug = next(bug for bug in BUGS if bug.name == "padding_without_a_guard")
     report = sanitize(bug.kernel)[bug.grid, bug.block](*bug.device_arguments())
     assert "thread (0, 0) of block (0, 0) reads x[4, 0]" in str(report)
@@ -183,7 +183,7 @@ def test_an_access_out_of_bounds_names_index_and_shape():
     assert finding.message == "thread 5 of block 2 writes y[21], and y has 21 elements"
     assert (finding.index, finding.block, finding.thread) == ((21,), (2, 0, 0), (5, 0, 0))
     assert finding.count == 3
-    # What else the launch did is done.
+    # The rest of the launch is done.
     assert report.orders == ("forwards",)
 
 
@@ -286,14 +286,14 @@ def writes_row(x, o):
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_part_out_of_bounds_is_told_and_the_launch_goes_on(kernel, access, index):
+def test_a_slice_out_of_bounds_is_reported_and_the_launch_continues(kernel, access, index):
     report = sanitize(kernel)[1, 5](*on_device([np.ones((4, 5)), np.zeros(5)]))
     finding = next(finding for finding in report.findings if finding.kind == "out of bounds")
     assert finding.message == f"thread 4 of block 0 {access}, and x has shape (4, 5)"
     assert (finding.index, finding.shape, finding.count) == (index, (4, 5), 1)
     race = next(finding for finding in report.findings if finding.array == "o")
     assert (race.kind, race.index) == ("write-write race", (0,))
-    # What is done to the part beyond is no access to the array, and gives garbage.
+    # An access to the part beyond is no access to the array, and gives garbage.
     assert (report.trace.thread[report.trace.array == 0] == 4).sum() == 0
     with pytest.raises(IndexError, match=r"index [45] is out of bounds for axis [01] with size [45]"):
         record(kernel)[1, 5](*on_device([np.ones((4, 5)), np.zeros(5)]))
@@ -345,7 +345,7 @@ def beyond_the_same(x, o):
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_an_index_of_a_view_is_not_told_as_the_arrays(kernel, sentence, shape):
+def test_an_index_of_a_view_is_reported_as_such(kernel, sentence, shape):
     given = on_device([np.ones((4, 4)), np.zeros(1)])
     finding = sanitize(kernel)[1, 1, 0, 64](*given).findings[0]
     assert finding.message == f"thread 0 of block 0 {sentence}"
@@ -378,7 +378,7 @@ def not_the_end_kernel(x, y):
     y[i] = x[i - 1, -1]
 
 
-def test_a_written_out_minus_one_is_meant():
+def test_a_literal_minus_one_is_intended():
     report = sanitize(end_kernel)[1, 4](cuda.to_device(np.zeros((4, 4))), cuda.device_array(4))
     assert report.ok, str(report)
     finding = finding_of(not_the_end_kernel, cuda.to_device(np.zeros((4, 4))), cuda.device_array(4))
@@ -394,7 +394,7 @@ def skipping_kernel(x, y, scratch):
         y[i] = scratch[i]
 
 
-def test_only_outputs_that_were_uninitialised_are_missed():
+def test_only_uninitialised_outputs_are_reported_as_unwritten():
     x = np.ones(4, np.float32)
     report = sanitize(skipping_kernel)[1, 4](x, np.zeros(4, np.float32), cuda.device_array(9, np.float32))
     assert report.ok, str(report)
@@ -403,7 +403,7 @@ def test_only_outputs_that_were_uninitialised_are_missed():
     assert finding.message.startswith("2 of the 4 elements of y are never written, the first is y[0]")
 
 
-def test_views_of_one_arena_are_one_memory():
+def test_views_of_one_arena_share_memory():
     arena = cuda.to_device(np.zeros(12, np.float32))
     report = sanitize(copy_kernel)[1, 6](arena[:6], arena[6:])
     assert report.ok, str(report)
@@ -442,7 +442,7 @@ def shuffled_only_kernel(order, out):
     out[t] = t
 
 
-def test_other_orders_are_looked_through_when_they_differ():
+def test_other_orders_are_searched_if_they_differ():
     finding = finding_of(
         shuffled_only_kernel, np.zeros(1, np.int32), np.zeros(4, np.float32), grid=1, block=4
     )
@@ -461,7 +461,7 @@ def lock_kernel(lock, total, x):
     cuda.atomic.exch(lock, 0, 0)
 
 
-def test_a_lock_orders_what_it_guards():
+def test_a_lock_orders_the_guarded_accesses():
     arguments = on_device([np.zeros(1, np.int32), np.zeros(1), np.arange(8.0)])
     report = sanitize(lock_kernel)[2, 4](*arguments)
     assert report.ok, str(report)
@@ -489,7 +489,7 @@ def blank_kernel(x):
     x[cuda.threadIdx.x] = math.nan
 
 
-def test_a_nan_written_on_purpose_is_no_mistake():
+def test_a_nan_written_on_purpose_is_not_reported():
     assert sanitize(fill_kernel)[1, 4](np.zeros(4), np.nan).ok
     assert sanitize(blank_kernel)[1, 4](np.zeros(4)).ok
 
@@ -521,7 +521,7 @@ def bug_report(name):
     return sanitize(bug.kernel)[bug.grid, bug.block](*bug.device_arguments())
 
 
-def test_lanes_that_never_come_are_named():
+def test_lanes_that_never_arrive_are_named():
     (finding,) = bug_report("ballot_under_a_guard").findings
     assert (finding.block, finding.thread, finding.other_thread) == ((1, 0, 0), (32, 0, 0), (36, 0, 0))
     assert finding.site.expression == "cuda.ballot_sync(ALL, x[i] > 0)"
@@ -543,7 +543,7 @@ def test_lanes_that_wait_elsewhere_are_named():
     )
 
 
-def test_a_lane_that_its_own_mask_leaves_out_is_named():
+def test_a_lane_outside_its_own_mask_is_named():
     (finding,) = bug_report("mask_without_the_caller").findings
     assert finding.thread == (16, 0, 0)
     assert "with mask 0xffff, which does not name it" in finding.message
@@ -567,13 +567,13 @@ def test_a_lane_that_its_own_mask_leaves_out_is_named():
         ),
     ],
 )
-def test_a_shuffle_from_a_lane_that_is_not_there_is_named(name, thread, reason):
+def test_a_shuffle_from_an_absent_lane_is_named(name, thread, reason):
     (finding,) = bug_report(name).findings
     assert finding.thread == (thread, 0, 0)
     assert reason in finding.message
 
 
-def test_the_garbage_of_a_shuffle_is_no_nan_of_the_kernels_own():
+def test_garbage_of_a_shuffle_is_not_reported_as_nan():
     assert bug_report("butterfly_in_a_partial_warp").kinds == {"absent lane"}
 
 
@@ -587,7 +587,7 @@ def test_votes_after_a_return_are_noted():
     assert "lanes 18 to 31 of warp 0 of block 1" in note
 
 
-def test_the_arguments_hold_what_the_launch_computed_with_garbage():
+def test_the_arguments_hold_results_computed_from_garbage():
     bug = next(bug for bug in BUGS if bug.name == "butterfly_in_a_partial_warp")
     x, out = bug.device_arguments()
     assert not sanitize(bug.kernel)[bug.grid, bug.block](x, out).ok
@@ -607,7 +607,7 @@ def kernel(x):
 """
 
 
-def test_what_the_log_does_not_show_other_orders_do():
+def test_other_orders_show_bugs_that_the_log_does_not():
     scope = {"cuda": cuda, "seen": []}
     exec(WITH_A_STATE, scope)
     finding = finding_of(scope["kernel"], cuda.to_device(np.zeros(4)))
@@ -791,7 +791,7 @@ def trees_of_each_warp_without_a_barrier(x, out):
         (branch_for_all, 64, r"cuda.syncthreads\(\) is missing between the two$"),
     ],
 )
-def test_the_barrier_that_is_advised_can_stand_there(kernel, block, advice):
+def test_the_advised_barrier_is_possible_there(kernel, block, advice):
     x, out = np.arange(block, dtype=np.float32), cuda.device_array(block, np.float32)
     report = sanitize(kernel)[1, block](x, out)
     (race,) = [finding for finding in report.findings if finding.kind == "missing barrier"]
@@ -814,7 +814,7 @@ def test_the_barrier_that_is_advised_can_stand_there(kernel, block, advice):
         ("doubled_with_a_wrong_stride", "give each its own elements"),
     ],
 )
-def test_no_atomic_is_advised_where_none_helps(name, advice):
+def test_no_atomic_is_advised_if_none_helps(name, advice):
     finding = bug_report(name).findings[0]
     assert re.search(advice, finding.message), finding.message
     assert "use cuda.atomic" not in str(finding)
@@ -822,11 +822,11 @@ def test_no_atomic_is_advised_where_none_helps(name, advice):
 
 @stepped
 def test_a_barrier_in_different_rounds_names_both():
-    (finding,) = bug_report("barrier_in_a_round_of_its_own").findings
+    (finding,) = bug_report("barrier_in_another_round").findings
     assert (finding.thread, finding.other_thread) == ((0, 0, 0), (1, 0, 0))
     assert "in the round k = 0 of a loop, and thread 1 in the round k = 1: every" in finding.message
     with pytest.raises(gpuless.DivergenceError, match="in the round k = 1"):
-        planted_bugs.barrier_in_a_round_of_its_own[1, 4](cuda.to_device(np.zeros(4)))
+        planted_bugs.barrier_in_another_round[1, 4](cuda.to_device(np.zeros(4)))
 
 
 @cuda.jit
@@ -839,7 +839,7 @@ def shift_and_tile(x, y):
         x[i] = x[i + 1]
 
 
-def test_a_race_between_blocks_explains_none_elsewhere():
+def test_a_race_between_blocks_explains_no_other_race():
     report = sanitize(shift_and_tile)[2, 8](np.arange(16.0), cuda.device_array(16))
     assert [(finding.kind, finding.array) for finding in report.findings] == [
         ("race between blocks", "x"),
@@ -854,7 +854,7 @@ def shift_over_blocks(x):
         x[i] = x[i + 1]
 
 
-def test_no_barrier_is_advised_where_blocks_race_as_well():
+def test_no_barrier_is_advised_if_blocks_race_too():
     finding = finding_of(shift_over_blocks, np.arange(16.0), grid=2, block=8)
     assert finding.kind == "race between blocks"
     (within,) = finding.consequences
@@ -865,7 +865,7 @@ def test_no_barrier_is_advised_where_blocks_race_as_well():
 # --- One mistake, one finding ------------------------------------------------------------------------------
 
 
-def test_a_nan_from_beyond_an_array_stands_under_that_access():
+def test_a_nan_read_beyond_an_array_is_listed_under_that_access():
     (finding,) = bug_report("one_too_far").findings
     (nan,) = finding.consequences
     assert (finding.kind, nan.kind, nan.array, nan.index) == ("out of bounds", "NaN produced", "y", (7,))
@@ -882,7 +882,7 @@ def two_mistakes(x, y):
         y[i] = math.sqrt(x[i])
 
 
-def test_a_nan_of_another_block_stands_for_itself():
+def test_a_nan_of_another_block_is_a_separate_finding():
     x = np.array([1, 1, 1, -1], np.float32)
     report = sanitize(two_mistakes)[2, 2](x, cuda.device_array(4, np.float32))
     assert [finding.kind for finding in report.findings] == ["out of bounds", "NaN produced"]
@@ -910,17 +910,17 @@ def race_and_then_divergence(x, y):
         cuda.syncthreads()
 
 
-def test_a_race_that_divergence_explains_stands_under_it():
+def test_a_race_explained_by_divergence_is_listed_under_it():
     x = np.ones(16, np.float32)
     finding = finding_of(barrier_that_half_the_block_misses, x, cuda.device_array(16, np.float32), block=16)
     assert finding.kind == "divergent barrier"
     assert [consequence.kind for consequence in finding.consequences] == ["missing barrier"]
-    # One of an earlier interval is a mistake of its own.
+    # One of an earlier interval is a separate mistake.
     report = sanitize(race_and_then_divergence)[1, 16](x, cuda.device_array(16, np.float32))
     assert [finding.kind for finding in report.findings] == ["divergent barrier", "missing barrier"]
 
 
-def test_outputs_that_went_astray_stand_under_the_index():
+def test_misplaced_outputs_are_listed_under_the_index():
     first, second = bug_report("swapped_axes").findings
     assert (first.consequences, [each.kind for each in second.consequences]) == ((), ["never written"])
 
@@ -946,7 +946,7 @@ def counted(x, bins):
     cuda.atomic.add(bins, x[cuda.grid(1)], 1)
 
 
-def test_elements_that_keep_what_they_held_are_noted():
+def test_elements_that_keep_their_values_are_noted():
     x, out = np.ones(5, np.float32), cuda.to_device(np.zeros((3, 4), np.float32))
     report = sanitize(half_written)[1, 8](x, out.reshape(12))
     assert report.ok
@@ -955,7 +955,7 @@ def test_elements_that_keep_what_they_held_are_noted():
         "meant, or does the grid not cover it all?",
     )
     assert "4 of the 8 elements of x" in sanitize(first_half_doubled)[1, 4](np.ones(8)).notes[0]
-    # All of it, or nothing but what atomics choose to touch: nothing to say.
+    # All elements, or only those that atomics choose: no finding.
     assert sanitize(half_written)[1, 8](x, np.zeros(5, np.float32)).notes == ()
     assert sanitize(counted)[1, 4](np.ones(4, np.int32), np.zeros(9, np.int32)).notes == ()
 
@@ -993,7 +993,7 @@ def test_a_float_divided_by_zero_is_infinite():
     assert np.isposinf(y).all()
 
 
-def test_an_integer_divided_by_zero_is_told():
+def test_an_integer_divided_by_zero_is_reported():
     (finding,) = bug_report("quotient_of_integers").findings
     assert (finding.block, finding.thread) == ((0, 0, 0), (0, 0, 0))
     assert finding.site.text.startswith("y[i] = a[i] // b[i]")
@@ -1036,7 +1036,7 @@ def kernel(x, flag):
 
 
 @stepped
-def test_a_kernel_without_source_is_told_without_lines_of_text():
+def test_a_kernel_without_source_is_reported_without_source_lines():
     scope = {"cuda": cuda}
     exec(WITHOUT_SOURCE, scope)
     report = sanitize(scope["kernel"])[1, 8](np.ones(4, np.float32), np.zeros(1, np.int32))
@@ -1067,7 +1067,7 @@ def test_the_report_reads_well():
 
 
 def unwrapped(text):
-    """Return a report as one line, wherever it was broken."""
+    """Return a report as one line."""
     return " ".join(text.split())
 
 
@@ -1082,7 +1082,7 @@ def test_the_report_fits_into_an_output_and_breaks_no_code(planted):
     assert unwrapped(str(report)).startswith(unwrapped(" ".join([lines[0], *unbroken])))
 
 
-def test_what_is_read_as_one_is_not_broken():
+def test_code_is_not_broken_across_lines():
     assert wrapped("make it `x[i] + 1`, of x[2, 3] in (4, 5)", 10) == [
         "make it",
         "`x[i] + 1`,",
@@ -1147,7 +1147,7 @@ def shift_row(x, out):
             out.flat[0] = value
 
 
-def test_accesses_by_place_in_a_row_are_logged_where_they_are_made():
+def test_accesses_of_a_row_are_logged_at_their_elements():
     x, out = np.arange(6, dtype=np.float32).reshape(2, 3).T, np.zeros((3, 2), np.float32)
     report = sanitize(shift_row)[1, 6](x, out)
     trace = report.trace
@@ -1194,7 +1194,7 @@ def test_the_columns_of_a_trace():
 
 
 def lanes(trace, name):
-    """Return the elements each warp instruction touches in an array, as the module of traces says."""
+    """Return the elements each warp instruction touches in an array, as the module of traces defines."""
     array = [info.name for info in trace.arrays].index(name)
     key = combine(trace.block, trace.thread // 32, trace.interval, trace.site, trace.occurrence)
     rows = trace.array == array
@@ -1211,7 +1211,7 @@ def epochs_kernel(x):
         x[cuda.grid(1)] = 2
 
 
-def test_epochs_count_what_a_lane_has_passed():
+def test_epochs_count_the_barriers_a_lane_has_passed():
     trace = trace_of(epochs_kernel, 2, 8, np.zeros(16))
     assert trace.epoch.tolist() == list(trace.values) == 2 * ([0] * 8 + [1] * 8 + [2] * 4)
 
@@ -1291,7 +1291,7 @@ def records_kernel(points):
     points[1:].inner.low[0] = points[2].inner.high
 
 
-def test_fields_of_records_are_arrays_of_their_own():
+def test_fields_of_records_are_separate_arrays():
     inner = np.dtype([("low", np.uint8), ("high", np.int16)])
     points = np.zeros(3, [*planted_bugs.POINT.descr, ("inner", inner)])
     trace = trace_of(records_kernel, 1, 1, points)
@@ -1371,7 +1371,7 @@ def test_a_launch_without_accesses():
     assert sanitize(cuda.jit(lambda: None))[2, 2]().ok
 
 
-def test_recording_raises_where_a_launch_would():
+def test_recording_raises_like_a_launch():
     with pytest.raises(IndexError, match="index 21 is out of bounds"):
         record(planted_bugs.missing_guard)[3, 8](*on_device([np.zeros(21), np.zeros(21)]))
 
@@ -1400,7 +1400,7 @@ def test_constants_are_arrays_too():
 )
 @pytest.mark.needs("numba")
 @pytest.mark.parametrize("every", [5, 1])
-def test_kernels_for_a_real_gpu_are_sanitized_by_their_python_function(every):
+def test_kernels_for_a_real_gpu_are_sanitized_as_python_functions(every):
     printed = python(
         "import gpuless, numpy as np",
         "gpuless.select()",
@@ -1424,7 +1424,7 @@ def test_kernels_for_a_real_gpu_are_sanitized_by_their_python_function(every):
         "print(type(kernels.scale).__name__)",
         GPULESS="hardware",
     )
-    # Only what is known from `device_array` cannot be known there.
+    # Only facts from `device_array` are missing there.
     assert printed.splitlines() == ["bins_not_zeroed", "CUDADispatcher"]
 
 
@@ -1432,7 +1432,7 @@ def test_kernels_for_a_real_gpu_are_sanitized_by_their_python_function(every):
 
 
 def best_of(count, *runs):
-    """Return the shortest processor time of each, taken in turn: other processes may be running as well."""
+    """Return the shortest processor time of each, in turns: other processes may be running."""
     times = [[] for _ in runs]
     for _ in range(count):
         for run, mine in zip(runs, times, strict=True):

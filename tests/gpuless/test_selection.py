@@ -1,4 +1,4 @@
-"""What is here - driver, GPUs, toolkit - and what is selected for it; the driver is a pretended one."""
+"""The machine - driver, GPUs, toolkit - and the selection for it; the driver is a fake."""
 
 import ctypes
 import functools
@@ -62,7 +62,7 @@ class FakeNvml:
 
 @pytest.fixture
 def libraries(monkeypatch):
-    """Let the test choose what libcuda and libnvidia-ml are, and forget what was asked before."""
+    """Let the test choose libcuda and libnvidia-ml, and clear earlier answers."""
 
     def choose(cuda, nvml=None):
         monkeypatch.setattr(nvidia.sys, "platform", "linux")
@@ -72,7 +72,7 @@ def libraries(monkeypatch):
             lambda names: nvml if any("nvidia-ml" in name for name in names) else cuda,
         )
         monkeypatch.setattr(nvidia, "_played", [])
-        # What this process has been told stays with it.
+        # The settings of this process stay with it.
         monkeypatch.setattr(nvidia, "driver", functools.cache(nvidia.driver.__wrapped__))
 
     return choose
@@ -95,7 +95,7 @@ print(type(fill).__name__, x.sum())"""
 
 @pytest.mark.parametrize(("gpu", "kernel"), [("emulator", "CUDADispatcher"), ("simulator", "Kernel")])
 def test_selecting_imports_neither_cuda_nor_matplotlib(gpu, kernel):
-    """And a wish is granted, whatever Numba's own variable says."""
+    """A request is honoured, whatever Numba's own variable says."""
     if gpu == "emulator" and emulator.problem():
         pytest.skip(emulator.problem())
     printed = python(
@@ -113,7 +113,7 @@ def test_selecting_imports_neither_cuda_nor_matplotlib(gpu, kernel):
 @emulated
 def test_without_a_gpu_there_is_an_emulated_one():
     lines = ("import gpuless", "print(*gpuless.select(), sep='|')", KERNEL)
-    printed = python(*lines, NUMBA_ENABLE_CUDASIM="0")  # which is no wish
+    printed = python(*lines, NUMBA_ENABLE_CUDASIM="0")  # which is no request
     first, kernel = printed.splitlines()
     assert (
         first == "emulator|" + python("from gpuless import nvidia", "print(nvidia.driver().problem)").strip()
@@ -124,7 +124,7 @@ def test_without_a_gpu_there_is_an_emulated_one():
 @emulated
 @pytest.mark.exhaustive_unless(lambda first: first, "that a name of it has been used, which loads the driver")
 @pytest.mark.parametrize("first", ["", "cuda.is_available()"])
-def test_numba_cuda_imported_first_gets_the_emulated_gpu_all_the_same(first):
+def test_numba_cuda_imported_first_still_gets_the_emulated_gpu(first):
     lines = ("from numba import cuda", first, "import gpuless", "print(gpuless.select().gpu)", KERNEL)
     assert python(*lines) == "emulator\nCUDADispatcher 2016.0\n"
 
@@ -135,7 +135,7 @@ def test_numbas_variable_that_disables_cuda_disables_the_emulated_gpu():
     assert python(*lines, NUMBA_DISABLE_CUDA="1") == "False\n"
 
 
-def test_numba_cuda_imported_first_cannot_become_the_simulator_and_tells():
+def test_numba_cuda_imported_first_cannot_become_the_simulator_and_warns():
     lines = (
         "from numba import cuda",
         "import warnings, gpuless",
@@ -149,12 +149,12 @@ def test_numba_cuda_imported_first_cannot_become_the_simulator_and_tells():
     assert reason == warning
     assert "GPULESS is simulator: import gpuless first" in reason
     printed = python(*lines, NUMBA_ENABLE_CUDASIM="1")
-    early, told = (
+    early, stays = (
         "numba.cuda was imported before gpuless",
         "kernels made so far stay in Numba's own simulator",
     )
     reason = "the environment variable NUMBA_ENABLE_CUDASIM is 1"
-    assert printed.splitlines() == ["simulator", reason, f"{early}: {told}; import gpuless first"]
+    assert printed.splitlines() == ["simulator", reason, f"{early}: {stays}; import gpuless first"]
 
 
 def test_numbas_own_variable_asks_for_the_simulator():
@@ -163,7 +163,7 @@ def test_numbas_own_variable_asks_for_the_simulator():
 
 
 @emulated
-def test_who_speaks_to_the_driver_without_numba_finds_the_emulated_gpu():
+def test_the_driver_api_without_numba_finds_the_emulated_gpu():
     lines = ("import gpuless", "gpuless.select()", "from cuda.core import Device", "print(Device(0).name)")
     assert python(*lines).startswith("Emulated GPU")
     lines = (
@@ -215,7 +215,7 @@ def test_no_gpu_selects_the_emulator_else_the_simulator(libraries, monkeypatch, 
         assert select() == ("simulator", f"{problem}, and no GPU can be emulated: no compiler")
         assert os.environ["NUMBA_ENABLE_CUDASIM"] == "1"
         assert numba.config.ENABLE_CUDASIM == 1
-        # A process that this one starts is told the same.
+        # A child process gets the same setting.
     else:
         assert select() == ("emulator", problem)
         assert not os.environ["NUMBA_ENABLE_CUDASIM"]
@@ -223,20 +223,20 @@ def test_no_gpu_selects_the_emulator_else_the_simulator(libraries, monkeypatch, 
     assert select().reason.startswith(problem)
 
 
-def test_a_wish_is_granted():
-    """The environment says what shall run the kernels, whatever there is."""
+def test_a_request_is_honoured():
+    """The environment variable decides what runs the kernels, whatever is installed."""
     line = "import gpuless; print(*gpuless.select())"
     assert python(line, GPULESS="simulator") == "simulator the environment variable GPULESS is simulator\n"
     assert python(line, GPULESS="hardware") == "hardware the environment variable GPULESS is hardware\n"
 
 
-def test_an_unknown_wish_is_refused():
+def test_an_unknown_request_raises():
     line = "import gpuless\ntry: gpuless.select()\nexcept ValueError as error: print(error)"
     wanted = "GPULESS must be hardware, emulator or simulator, got 'emulated'\n"
     assert python(line, GPULESS="emulated") == wanted
 
 
-def test_a_wish_for_an_emulator_that_cannot_be_is_refused(monkeypatch):
+def test_requesting_an_impossible_emulator_raises(monkeypatch):
     monkeypatch.setenv("GPULESS", "emulator")
     monkeypatch.setattr(emulator, "problem", lambda: "no compiler")
     with pytest.raises(RuntimeError, match="there can be no emulated GPU: no compiler"):
@@ -252,7 +252,7 @@ def test_without_a_compiler_there_is_no_emulated_gpu(monkeypatch):
 
 
 @emulated
-def test_a_compiler_that_does_not_load_is_told_when_it_is_needed():
+def test_a_compiler_that_does_not_load_is_named_when_it_is_needed():
     printed = python(
         "import gpuless; print(gpuless.select().gpu)",
         "from cuda.bindings import nvvm; nvvm.version = lambda: open('/no/libnvvm.so')",
@@ -272,7 +272,7 @@ ADDRESSES = (
 
 
 @pytest.mark.skipif(bool(emulator.problem()), reason=emulator.problem())
-def test_where_addresses_are_too_few_there_is_no_emulated_gpu():
+def test_too_little_address_space_prevents_the_emulated_gpu():
     assert f"no GPU can be emulated: {ADDRESSES}" in python(LIMITED, "print(gpuless.select().reason)")
     line = "try: gpuless.select()\nexcept RuntimeError as error: print(error)"
     wanted = f"GPULESS is emulator, and there can be no emulated GPU: {ADDRESSES}\n"
@@ -280,8 +280,8 @@ def test_where_addresses_are_too_few_there_is_no_emulated_gpu():
 
 
 @pytest.mark.skipif(bool(emulator.problem()), reason=emulator.problem())
-def test_a_limit_of_addresses_that_is_just_enough_is():
-    """And stays so once the memory is there."""
+def test_just_enough_address_space_is_enough():
+    """This stays so once there is enough memory."""
     enough = str((2 << 40) + (60 << 30))
     line = LIMITED.replace("4096000000", enough)
     more = "import numpy as np; from numba import cuda; cuda.to_device(np.ones(3))"
@@ -290,7 +290,7 @@ def test_a_limit_of_addresses_that_is_just_enough_is():
 
 @pytest.mark.needs("numba_cuda")
 def test_kernels_of_a_gpu_are_looked_for_on_disk():
-    """Selecting twice, before the import and after it, changes nothing more."""
+    """Selecting again, before and after the import, changes nothing."""
     printed = python(
         "import gpuless; gpuless.select()",
         "from numba import cuda; gpuless.select()",
@@ -302,8 +302,8 @@ def test_kernels_of_a_gpu_are_looked_for_on_disk():
 
 
 @pytest.mark.parametrize("hidden", ["", "-1", " -1,0"])
-def test_where_no_gpu_may_be_seen_the_driver_is_not_loaded(monkeypatch, hidden):
-    """Loaded, it would stay in the place of the emulated GPU's."""
+def test_if_all_gpus_are_hidden_the_driver_is_not_loaded(monkeypatch, hidden):
+    """Once loaded, it would stay instead of the emulated GPU's."""
     monkeypatch.setattr(nvidia, "_played", [])
     monkeypatch.setattr(nvidia, "_open_library", lambda names: pytest.fail(f"{names} was loaded"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
@@ -311,7 +311,7 @@ def test_where_no_gpu_may_be_seen_the_driver_is_not_loaded(monkeypatch, hidden):
     assert nvidia.driver.__wrapped__() == ((), None, None, problem, False)
 
 
-def test_a_driver_that_is_loaded_is_no_place_for_another(monkeypatch):
+def test_a_loaded_driver_cannot_be_replaced(monkeypatch):
     asked = []
     libraries = SimpleNamespace(CDLL=lambda *given: asked.append(given) or object())
     monkeypatch.setattr(emulator, "ctypes", libraries)
@@ -319,13 +319,13 @@ def test_a_driver_that_is_loaded_is_no_place_for_another(monkeypatch):
     assert asked == [("libcuda.so.1", os.RTLD_NOLOAD | os.RTLD_LAZY)]  # which loads none
 
 
-def test_apple_is_not_asked_for_a_driver(libraries, monkeypatch):
+def test_on_macos_no_driver_is_loaded(libraries, monkeypatch):
     libraries(FakeCuda())
     monkeypatch.setattr(nvidia.sys, "platform", "darwin")
     assert nvidia.driver().problem == "no NVIDIA driver is installed"
 
 
-def test_the_driver_is_asked_once(libraries):
+def test_the_driver_is_queried_once(libraries):
     libraries(FakeCuda())
     assert nvidia.driver() is nvidia.driver()
 
@@ -378,9 +378,7 @@ def test_toolkit_is_found_without_wheels(toolkits, variable, file, expected):
     assert nvidia.toolkit() == expected
 
 
-def test_a_compiler_without_wheels_is_there_when_both_its_libraries_and_the_bindings_are(
-    toolkits, monkeypatch
-):
+def test_a_compiler_without_wheels_needs_its_libraries_and_the_bindings(toolkits, monkeypatch):
     toolkits("CONDA_PREFIX", "lib/libnvJitLink.so.13")
     monkeypatch.setattr(nvidia, "installed", lambda name: "13.0.0" if name == "cuda-bindings" else None)
     assert not nvidia.has_compiler()
@@ -405,7 +403,7 @@ def test_a_wheel_without_its_library_is_no_compiler(toolkits, monkeypatch, tmp_p
     assert nvidia.has_compiler()
 
 
-def test_toolkits_count_in_the_order_in_which_they_are_loaded(toolkits, monkeypatch):
+def test_toolkits_are_found_in_loading_order(toolkits, monkeypatch):
     toolkits("CUDA_HOME", "lib64/libnvrtc.so.12.4.127")
     toolkits("CONDA_PREFIX", "lib/libnvrtc.so.13.0.88")
     assert nvidia.toolkit() == (13, 0)
@@ -413,8 +411,8 @@ def test_toolkits_count_in_the_order_in_which_they_are_loaded(toolkits, monkeypa
     assert nvidia.toolkit() == (12, 9)
 
 
-def test_tools_are_imported_when_they_are_asked_for():
-    """A program that selects what runs its kernels, or sets limits, needs none of them."""
+def test_tools_are_imported_on_first_use():
+    """A program that only selects a device or sets limits needs none of them."""
     printed = python(
         "import sys, gpuless\n"
         "gpuless.select(), gpuless.check_launch(1, 32)\n"

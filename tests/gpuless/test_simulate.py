@@ -1,4 +1,4 @@
-"""One launch stepped in Python, whatever kernels run on otherwise."""
+"""One launch run in Python, whatever is selected otherwise."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def parting_kernel(out):
 
 
 @pytest.mark.parametrize(("order", "last"), [("forwards", 6), ("reversed", 0)])
-def test_threads_run_in_the_order_asked_for_and_results_reach_the_device(order, last):
+def test_threads_run_in_the_given_order_and_results_reach_the_device(order, last):
     x, out = cuda.to_device(np.arange(7.0)), cuda.to_device(np.zeros(1))
     simulate(last_kernel, order)[2, 4](x, out)
     assert out.copy_to_host().tolist() == [last]
@@ -56,7 +56,7 @@ def test_in_step_the_lanes_of_a_warp_read_before_any_of_them_stores(order, kept)
     assert counts.copy_to_host().tolist() == [kept] * 3 + [[32, 32, 16]]
 
 
-def test_a_mistake_names_line_block_and_thread():
+def test_an_error_names_line_block_and_thread():
     with pytest.raises(IndexError) as caught:
         simulate(unguarded_kernel)[2, 4](cuda.device_array(7))
     assert str(caught.value).splitlines() == [
@@ -66,7 +66,7 @@ def test_a_mistake_names_line_block_and_thread():
     ]
 
 
-def test_a_barrier_that_some_miss_and_a_grid_for_no_gpu_are_refused():
+def test_divergent_barriers_and_impossible_grids_raise():
     with pytest.raises(DivergenceError):
         simulate(parting_kernel)[1, 4](cuda.device_array(4))
     with pytest.raises(LaunchError, match="2048"):
@@ -91,7 +91,7 @@ def test_arrays_on_the_host_come_back():
 
 
 @pytest.mark.filterwarnings("ignore:Host array used in CUDA kernel")
-def test_what_is_written_to_a_read_only_array_is_an_error_and_not_lost():
+def test_writing_to_a_read_only_array_raises():
     out = np.zeros(4)
     out.flags.writeable = False
     with pytest.raises(ValueError, match=r"read-only\n  in kernel unguarded_kernel, line 19"):

@@ -1,4 +1,4 @@
-"""The simulator's own tests, in a process that has it where kernels run on something else."""
+"""The simulator's own tests, in a process with the simulator if another device is selected."""
 
 import functools
 import os
@@ -17,7 +17,7 @@ FILES = [*sorted(HERE.glob("test_simulator_*.py")), HERE / "test_sanitizer.py", 
 
 @functools.cache
 def verdicts(root, files, marked):
-    """Run what is so marked of files in one process; return a line for each test, and all it printed."""
+    """Run the tests of files with these marks in one process; return a line for each test, and the output."""
     plugins = ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:nbval"]
     options = ["-q", "-rA", "--no-header", "--show-capture=no", *plugins, "-m", marked]
     done = subprocess.run(
@@ -49,13 +49,13 @@ def test_in_a_process_with_the_simulator(file, request):
 @pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.skipif(gpuless.select().simulated, reason="they run by themselves")
-def test_what_is_exhaustive_in_a_process_with_the_simulator(request):
+def test_exhaustive_tests_in_a_process_with_the_simulator(request):
     lines, printed = verdicts(request.config.rootpath, tuple(FILES), "exhaustive")
     assert {verdict for verdict, _ in lines} == {"PASSED"}, printed[-8000:]
 
 
 def collected(*arguments):
-    """Return how pytest ends that collects what is so named, where nothing says what kernels run on."""
+    """Return pytest's exit status and output when it collects these tests, without a selected device."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only", *arguments]
     environment = {name: value for name, value in os.environ.items() if name != "GPULESS"}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # they take longer than such a run

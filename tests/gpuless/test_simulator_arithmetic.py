@@ -1,6 +1,6 @@
 """Numbers in a simulated kernel have the types and the values that Numba's compiler gives them.
 
-What Numba computes is asked of `njit`: it types operators for a CPU as for a GPU, which a test here checks.
+`njit` gives Numba's results: it types operators for a CPU as for a GPU, which a test here checks.
 """
 
 import cmath
@@ -8,7 +8,7 @@ import math
 from cmath import exp as exponential
 from types import ModuleType
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -102,7 +102,7 @@ def extremes(dtype):
         return np.array([0.1, 7, 1.5e-3, 2.5e7, 3], dtype)
     limits = np.iinfo(dtype)
     top, bottom = min(limits.max, 2**31 - 1), max(limits.min, -(2**31)) or 1
-    # 2**40 squared goes beyond 64 bits, where only what is unsigned may be compared.
+    # 2**40 squared exceeds 64 bits, where only unsigned numbers can be compared.
     return np.array(
         [1, 200 % limits.max, top, bottom, min(limits.max, 2**40) if limits.min == 0 else 3], dtype
     )
@@ -162,7 +162,7 @@ def casts(v):
         np.array([0, 1, 129, 2**15, 2**31, 2**32 + 5, -1, -129, -(2**31) - 1, -(2**63)]),
         np.array([0, 1, 2**14 - 1, 2**14, 2**31, 2**63, 2**64 - 1], np.uint64),
         np.array([0, 200, 255], np.uint8),
-        np.array([0, 100.7, 127]),  # whatever fits: beyond its range a float has no integer
+        np.array([0, 100.7, 127]),  # any integer: a float out of range has none
     ],
     ids=lambda values: values.dtype.name,
 )
@@ -181,7 +181,7 @@ def test_casts_wrap_as_compiled(values):
     assert all([isinstance(each, Unsigned) for each in row[:8]] == 4 * [False] + 4 * [True] for row in out)
 
 
-# What the compiled kernel computes: test_arithmetic.py compares all operators with it, where there is one.
+# The compiled kernel's results: test_arithmetic.py compares all operators with it, if available.
 
 
 @cuda.jit
@@ -253,7 +253,7 @@ def test_operators_in_place_and_of_fields():
     assert (x[0], rows["total"][0]) == (8, 2.5)
 
 
-def test_accesses_of_replaced_operators_are_where_they_stand():
+def test_accesses_of_replaced_operators_keep_their_place():
     out, x = cuda.to_device(np.array([10.0, 2.0, 0.0, 3.0])), cuda.to_device(np.array([2], np.int32))
     rows = cuda.to_device(
         np.array([(10, 4, 0.1)], [("total", float), ("count", np.int32), ("scale", np.float32)])
@@ -269,7 +269,7 @@ def test_accesses_of_replaced_operators_are_where_they_stand():
     assert [site.expression for _, site in first[:3]] == ["out[0]", "x[0]", "out[0]"]
 
 
-def test_the_code_runs_that_was_loaded_whatever_its_file_says_now(tmp_path):
+def test_the_loaded_code_runs_even_if_its_file_changed(tmp_path):
     file, source = tmp_path / "loaded.py", "def kernel(out, x):\n    out[0] = x[0] ** -1\n"
     namespace = {}
     file.write_text(source)
@@ -332,7 +332,7 @@ def atomic_of_an_index_kernel(out, x):
         (int_of_complex_kernel, "int32 of a complex number is not available: take its real part"),
     ],
 )
-def test_what_the_compiler_refuses_by_its_types(kernel, reason):
+def test_type_errors_of_the_compiler(kernel, reason):
     with pytest.raises(UnsupportedPython, match=reason):
         Launch(kernel, 1, 1).run([np.zeros(1), np.ones(1)])
 
@@ -465,7 +465,7 @@ def every_way_to_read_kernel(out, x, y):
         out[4] += row[0]
 
 
-def test_however_an_element_is_read_it_is_wide():
+def test_elements_are_wide_however_they_are_read():
     x, y = np.array([200, 201, 202], np.uint8), np.full((2, 3), 250, np.uint8)
     expected = [4 * value + 3 * 250 for value in x.tolist()] + [603, 500]
     out = np.zeros(5, np.int64)
@@ -502,13 +502,13 @@ def test_bools_are_counted():
     assert flags.all()
 
 
-def test_an_index_out_of_bounds_is_told_as_for_any_array():
+def test_an_index_out_of_bounds_is_reported_as_for_any_array():
     for x in (np.zeros(4, np.int32), np.zeros(4, np.uint8)):
         with pytest.raises(IndexError, match=r"index 4 is out of bounds for axis 0 with size 4\n.*in kernel"):
             Launch(add_kernel, 1, 5).run([np.zeros(5), x, x])
 
 
-def test_garbage_from_beyond_an_array_is_wide_as_well():
+def test_garbage_beyond_an_array_is_wide_too():
     x, out = np.array([200], np.uint8), np.zeros(2, np.int32)
     report = sanitize(times_thousand_kernel)[1, 2](cuda.to_device(out), cuda.to_device(x))
     assert {finding.kind for finding in report.findings} == {"out of bounds"}
@@ -652,7 +652,7 @@ def test_a_view_under_the_sanitizer():
         (part_kernel, np.zeros(8, np.uint8), "no GPU can read int32 there: .* between multiples of 4 bytes"),
     ],
 )
-def test_views_that_no_gpu_can_read_are_refused(kernel, x, message):
+def test_views_that_no_gpu_can_read_raise(kernel, x, message):
     for wrapped in (kernel, sanitize(kernel)):
         with pytest.raises(ValueError, match=rf"(?s){message}.*in kernel {kernel.__name__}, line \d+: out"):
             wrapped[1, 1](cuda.to_device(np.zeros(1)), cuda.to_device(x))
@@ -720,7 +720,7 @@ def float32_kernel(out, x, factor):
     out[2] = math.sqrt(x[1]) * math.exp(x[1])
 
 
-def test_what_says_float32_remains_float32(rng):
+def test_explicit_float32_stays_float32(rng):
     x = rng.random(100, dtype=np.float32)
     out = run(float32_kernel, np.full(3, np.nan), x, np.float32(0.1))
     tenth = np.float32(0.1)
@@ -795,11 +795,11 @@ def test_types_are_found_under_all_their_names():
     before = vars(np).copy()
     out = run(kernel, np.zeros(5), np.array([200]))
     assert out.tolist() == [400, 400, 400, 400, 2**31 - 1 - 56 + 200.1 + 2]
-    # The modules that a kernel looks into remain what they were.
+    # The modules that a kernel uses stay unchanged.
     assert vars(np) == before
 
 
-def test_modules_of_the_user_are_looked_into_as_well():
+def test_modules_of_the_user_are_searched_too():
     settings = ModuleType("settings")
     settings.scale, settings.table, settings.double = 0.1, np.array([200], np.uint8), with_default
 
@@ -815,7 +815,7 @@ def test_modules_of_the_user_are_looked_into_as_well():
     assert type(settings.scale) is float
 
 
-def test_numpy_integers_as_arguments_are_as_wide_as_elements():
+def test_numpy_integer_arguments_are_as_wide_as_elements():
     @cuda.jit
     def kernel(out, a, b, pair):
         out[0] = a + a
@@ -836,12 +836,12 @@ def test_casts_are_types_as_well():
     assert typed("text") == "text"
 
 
-def test_casts_of_what_is_no_number_do_not_stop_the_kernel():
+def test_casts_of_other_objects_do_not_stop_the_kernel():
     with np.errstate(all="ignore"):
         assert [type(cast(np.dtype("int32"))(value)) for value in (np.nan, np.inf, -np.inf)] == [int] * 3
 
 
-def test_what_the_kernel_gets_is_the_same_memory():
+def test_the_kernel_gets_the_same_memory():
     x = np.arange(6, dtype=np.int32).reshape(2, 3)
     view = typed_array(x)
     view[1, 2] = 2**32 + 1
@@ -879,7 +879,7 @@ SIGNATURES = {
 
 @pytest.mark.parametrize("function", [scaled, scaled_after_waiting])
 @pytest.mark.parametrize("signature", SIGNATURES.values(), ids=SIGNATURES)
-def test_a_device_function_converts_what_it_is_given_and_what_it_returns(function, signature):
+def test_a_device_function_converts_arguments_and_result(function, signature):
     converting = jit(signature, device=True)(function)
     functions = (converting,)
 
@@ -914,7 +914,7 @@ def test_a_signature_without_a_result_converts_arguments_alone():
         assert run(kernel, np.zeros(1))[0] == np.float64(10 * np.float64(np.float32(0.3)))
 
 
-def test_of_several_signatures_and_of_unknown_types_nothing_is_converted():
+def test_several_signatures_and_unknown_types_convert_nothing():
     for signatures in (["int32(int32, int32)", "float64(float64, float64)"], "int32(no_such_type, int32)"):
         kept = jit(signatures, device=True)(scaled)
 
@@ -925,7 +925,7 @@ def test_of_several_signatures_and_of_unknown_types_nothing_is_converted():
         assert run(kernel, np.zeros(1))[0] == 0.25
 
 
-def test_a_function_that_converts_does_so_when_it_calls_itself():
+def test_a_converting_function_converts_in_recursion():
     @jit("int32(float64)", device=True)
     def halved(x):
         return halved(x / 2) + 0.9 if x > 1 else 0.9
@@ -947,7 +947,7 @@ def reads_beyond(x):
     x[0] = element(x, 4)
 
 
-def test_an_error_in_a_function_that_converts_is_told_with_its_line():
+def test_an_error_in_a_converting_function_has_its_line():
     with pytest.raises(IndexError, match=r"device function element, line \d+: return x\[i\]"):
         Launch(reads_beyond, 1, 1).run([np.zeros(4, np.int32)])
     (finding,) = sanitize(reads_beyond)[1, 1](cuda.to_device(np.zeros(4, np.int32))).findings
@@ -1006,7 +1006,7 @@ def make_recursive():
         return 1 if n < 2 else n * factorial(n - 1)
 
     itself = factorial
-    factorial = jit(device=True)(lambda n: 0)  # which is another one than that called in it
+    factorial = jit(device=True)(lambda n: 0)  # which is not the one called in it
 
     @jit
     def kernel(out):
@@ -1039,7 +1039,7 @@ def test_a_function_with_a_signature_may_call_itself(make):
     assert out[0] == 120
 
 
-def test_what_has_no_value_when_a_function_is_decorated_has_none_in_it():
+def test_globals_undefined_at_decoration_stay_undefined():
     @jit("void(float64[:])")
     def kernel(out):
         out[0] = later
@@ -1051,7 +1051,7 @@ def test_what_has_no_value_when_a_function_is_decorated_has_none_in_it():
 
 @pytest.mark.needs("numba")
 def test_globals_are_constants_as_in_njit(monkeypatch):
-    """Numba compiles a function once for each types of its arguments, with the globals as they are then."""
+    """Numba compiles a function once for each signature, with the globals at that time."""
     compiled, out = njit(read_constants), np.zeros(1)
     floats, integers = np.ones(1), np.ones(1, np.int64)
 
@@ -1084,6 +1084,6 @@ def test_variables_of_an_outer_function_are_constants():
     offset, table[0] = 10, 20
     Launch(kernel, 1, 1).run([out])
     assert out[0] == 2
-    # A kernel that is defined anew is compiled anew, as a cell of a notebook does it.
+    # A kernel that is defined again is compiled again, as in a notebook cell.
     Launch(make(), 1, 1).run([out])
     assert out[0] == 30

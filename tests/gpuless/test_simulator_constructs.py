@@ -1,6 +1,6 @@
-"""The simulator refuses what the compiler refuses, and nothing else, construct by construct."""
+"""The simulator rejects what the compiler rejects, and nothing else, construct by construct."""
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -25,7 +25,7 @@ def verdicts():
     try:
         compile_jobs(jobs)
     except InspectionError:
-        pass  # many are refused; what was found is kept
+        pass  # many are rejected; results are kept
     return [_compiles(job) for job in jobs]
 
 
@@ -39,7 +39,7 @@ def _compiles(job):
 @pytest.mark.exhaustive("the table's effects; it can change with a version of Numba only")
 @needs_compiler
 @pytest.mark.slow
-def test_the_table_is_what_the_compiler_says():
+def test_the_table_matches_the_compiler():
     wrong = [
         each.name for each, found in zip(CONSTRUCTS, verdicts(), strict=True) if found is not each.compiles
     ]
@@ -100,7 +100,7 @@ def launch(kernel, *arrays):
 
 
 @needs_compiler
-def test_the_compiler_is_asked_once_for_each_kernel_and_types(monkeypatch):
+def test_the_compiler_is_called_once_for_each_kernel_and_types(monkeypatch):
     floats, asked = np.ones(4, np.float32), []
     ask = compiler._ask_workers
     monkeypatch.setattr(compiler, "_ask_workers", lambda jobs: asked.append(len(jobs)) or ask(jobs))
@@ -117,7 +117,7 @@ def test_the_compiler_is_asked_once_for_each_kernel_and_types(monkeypatch):
 
 
 @needs_compiler
-def test_a_refusal_names_the_line_and_the_reason():
+def test_an_error_of_the_compiler_names_the_line_and_the_reason():
     with pytest.raises(UnsupportedPython) as caught:
         launch(copy_kernel, np.zeros(4, np.float32), np.zeros(4, np.float32))
     line, reason = copy_kernel.py_func.__code__.co_firstlineno + 2, "it would need memory for a new array"
@@ -128,7 +128,7 @@ def test_a_refusal_names_the_line_and_the_reason():
         launch(flags_kernel, np.zeros(4))
 
 
-def test_where_there_is_no_compiler_the_kernel_runs(monkeypatch):
+def test_without_a_compiler_the_kernel_runs(monkeypatch):
     monkeypatch.setattr(judge, "has_compiler", lambda: False)
     monkeypatch.setattr(judge, "_passed", {})
     x, y = cuda.to_device(np.zeros(4)), cuda.to_device(np.arange(4.0))
@@ -163,5 +163,5 @@ def test_a_kernel_that_cannot_be_sent_to_the_compiler_runs(monkeypatch):
     ],
 )
 def test_the_reason_is_one_line(said, reason):
-    told = f"k does not compile for compute capability 8.0: {said}"
-    assert foreign.read_refusal(told).reason == reason
+    message = f"k does not compile for compute capability 8.0: {said}"
+    assert foreign.read_refusal(message).reason == reason

@@ -1,6 +1,6 @@
-"""The simulator's own `numba.cuda`: that it has what a compiler's has, and does the same for a host."""
+"""The simulator's own `numba.cuda`: it has the names of a compiler's, and does the same for a host."""
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -30,7 +30,7 @@ emulated = pytest.mark.skipif(bool(gpuless.selection.emulator.problem()), reason
 
 # --- Names -------------------------------------------------------------------------------------------------
 
-# What a compiler's `cuda` has and the simulator's has not, and why.
+# Names of a compiler's `cuda` that the simulator lacks, and why.
 LACKING = {
     "modules of the compiler, which programs do not import from here": """
         api api_util args cache_hints cext cgutils cloudpickle codegen compiler cpython cuda_paths datamodel
@@ -64,7 +64,7 @@ def lacking(reasons):
 
 
 @needs_numba_cuda
-def test_no_name_is_missing_unnoticed():
+def test_missing_names_are_listed():
     cudas, numbas = json.loads(
         python(
             "import json, numba",
@@ -103,7 +103,7 @@ def test_no_file_of_the_simulator_imports_a_compiler():
 
 # --- What a host does --------------------------------------------------------------------------------------
 
-# Where Numba is more or less strict, or has other words.
+# Here Numba is more or less strict, or has other messages.
 DIFFERENT = {
     'D.reshape(12, order="F").shape',  # there the elements come in another order than NumPy's
     "cuda.event().elapsed_time(cuda.event()) >= 0",
@@ -127,7 +127,7 @@ def host_program(wanted):
 
 
 @emulated
-def test_a_host_finds_what_it_finds_on_the_emulated_gpu():
+def test_host_functions_match_the_emulated_gpu():
     ours, theirs = host_program("simulator"), host_program("emulator")
     assert len(ours) > 100
     different = {line for line in ours if ours[line] != theirs[line]}
@@ -141,7 +141,7 @@ def test_a_new_array_is_poisoned_and_one_like_it_has_its_layout():
     assert np.isnan(like.copy_to_host()).all()
 
 
-def test_memory_of_others_is_refused():
+def test_memory_of_other_libraries_raises():
     class Foreign:
         @property
         def __cuda_array_interface__(self):
@@ -152,25 +152,25 @@ def test_memory_of_others_is_refused():
 
 
 def test_streams_call_back_and_events_tell_the_time():
-    told = []
-    cuda.stream().add_callback(lambda *given: told.append(given[2]), 5)
+    calls = []
+    cuda.stream().add_callback(lambda *given: calls.append(given[2]), 5)
     first, last = cuda.event(), cuda.event()
     first.record()
     last.record(cuda.stream())
-    assert told == [5]
+    assert calls == [5]
     assert cuda.event_elapsed_time(first, last) >= 0
     with pytest.raises(RuntimeError, match="no streams of other libraries"):
         cuda.external_stream(0)
 
 
-def test_types_are_copied_and_travel():
+def test_types_can_be_copied_and_pickled():
     for kind in (cuda.float32, cuda.types.int8[:, ::1], cuda.void(cuda.float64[:], cuda.int32)):
         assert copy.deepcopy(kind) == pickle.loads(pickle.dumps(kind)) == kind
         assert hash(copy.copy(kind)) == hash(kind)
 
 
 @needs_numba_cuda
-def test_types_are_the_compilers_where_it_compiles():
+def test_types_are_the_compilers_when_it_compiles():
     signature = pickle.dumps(cuda.void(cuda.types.float32[:, ::1], cuda.types.int64))
     lines = "import pickle", "import numba", f"found = pickle.loads({signature!r})"
     asked = "print(found == numba.void(numba.float32[:, ::1], numba.int64), type(found).__module__)"
@@ -222,7 +222,7 @@ def test_random_numbers_are_numbas():
 # --- What cannot be stepped --------------------------------------------------------------------------------
 
 
-def test_what_extends_a_compiler_can_be_imported_and_says_what_it_takes():
+def test_compiler_extensions_can_be_imported_and_say_what_they_need():
     from numba.cuda import extending
 
     @extending.intrinsic
@@ -255,7 +255,7 @@ def test_what_extends_a_compiler_can_be_imported_and_says_what_it_takes():
     assert (out.copy_to_host(), tripled(2)) == (15, 6)
 
 
-def test_linked_code_is_refused_where_it_would_run():
+def test_linked_code_raises_when_it_would_run():
     linked = cuda.declare_device("linked", "float32(float32)", link=cuda.CUSource(""))
 
     @cuda.jit
@@ -270,7 +270,7 @@ def test_linked_code_is_refused_where_it_would_run():
 
 @emulated
 @pytest.mark.parametrize("variable", [{"GPULESS": "simulator"}, {"GPULESS": "", "NUMBA_ENABLE_CUDASIM": "1"}])
-def test_where_a_compiler_is_installed_the_simulator_need_only_not_be_asked_for(variable):
+def test_with_a_compiler_errors_advise_to_leave_the_simulator(variable):
     found = python(
         "import gpuless",
         "gpuless.select()",

@@ -10,7 +10,7 @@ import weakref
 from pathlib import Path
 from types import ModuleType
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -36,7 +36,7 @@ TABLE = np.arange(4, dtype=np.float32)
 
 
 def launch(kernel, grid, block, *arguments, **options):
-    """Run a kernel in every order; return the first array afterwards, the same each time."""
+    """Run a kernel in every order; return the first array afterwards, which must always be the same."""
     results = []
     for order in ("forwards", "reversed", "shuffled", "in step"):
         given = [value.copy() if isinstance(value, np.ndarray) else value for value in arguments]
@@ -130,7 +130,7 @@ def test_installing_leaves_a_real_numba_cuda_alone():
 
 
 @pytest.mark.needs("numba")
-def test_numbas_own_simulator_imported_first_becomes_ours_for_kernels_made_from_then_on():
+def test_numbas_simulator_imported_first_is_replaced_for_later_kernels():
     printed = python(
         "from numba import cuda",
         "before = cuda.jit(lambda x: x.fill(1))",
@@ -186,7 +186,7 @@ def test_forwards_reversed_and_shuffled():
         assert sorted(lines) == journal("forwards")
 
 
-def test_an_unknown_order_is_refused():
+def test_an_unknown_order_raises():
     with pytest.raises(ValueError, match="'sideways'"):
         journal("sideways")
 
@@ -328,7 +328,7 @@ def test_host_arrays_come_back_and_numba_warns_of_the_copy():
     assert caught[0].filename == __file__
 
 
-def test_device_arrays_are_used_where_they_are_without_a_warning():
+def test_device_arrays_are_used_in_place_without_a_warning():
     x = cuda.to_device(np.zeros(4))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -341,7 +341,7 @@ def test_in_out_and_inout():
     with pytest.warns(NumbaPerformanceWarning, match="argument x of scale"):
         simulator_kernels.scale[1, 16](cuda.In(x), cuda.Out(y))
     assert (y[:16] == 0.25).all()
-    # What is copied out only starts as garbage on the device.
+    # An output-only array starts as garbage on the device.
     assert np.isnan(y[16:]).all()
 
 
@@ -364,14 +364,14 @@ def test_nothing_is_copied_back_after_an_error():
     ],
 )
 @pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
-def test_arguments_no_gpu_could_take_are_refused(arguments, error, message):
+def test_arguments_that_no_gpu_could_take_raise(arguments, error, message):
     with pytest.raises(error, match=message):
         overrun_kernel[1, 1](*arguments)
 
 
 @pytest.mark.needs("torch")
 @pytest.mark.exhaustive("the same file: what else no GPU could take is refused by its type")
-def test_torch_tensors_on_the_host_are_refused():
+def test_torch_tensors_on_the_host_raise():
     import torch
 
     with pytest.raises(UnsupportedPython, match="got a Tensor for x"):
@@ -543,7 +543,7 @@ def same_line_kernel(x):
         (same_line_kernel, "thread 0 waits.*thread 1 waits at", 0),
     ],
 )
-def test_divergent_barriers_are_refused(kernel, threads, other):
+def test_divergent_barriers_raise(kernel, threads, other):
     with pytest.raises(DivergenceError, match=threads) as caught:
         kernel[1, 8](cuda.to_device(np.zeros(8)))
     assert caught.value.kind == "divergent barrier"
@@ -584,7 +584,7 @@ def finished_lanes_kernel(x):
     x[t] = cuda.shfl_down_sync(0xFFFFFFFF, x[t], 4)
 
 
-def test_divergent_warps_are_refused():
+def test_divergent_warps_raise():
     with pytest.raises(
         DivergenceError,
         match=r"\(lane 0 of warp 0\) waits at shfl_down_sync.*names lanes 8 to 31.*syncthreads",
@@ -596,7 +596,7 @@ def test_divergent_warps_are_refused():
         wrong_mask_kernel[1, 32](cuda.to_device(np.zeros(1)))
 
 
-def test_a_lane_that_has_finished_is_not_waited_for_and_gives_garbage():
+def test_a_finished_lane_gives_garbage_without_waiting():
     x = launch(finished_lanes_kernel, 1, 32, np.arange(32.0))
     np.testing.assert_array_equal(x[:16], np.arange(4, 20.0))
     assert np.isnan(x[16:20]).all()
@@ -655,7 +655,7 @@ def votes_for_ever(x):
     ],
     ids=lambda kernel: getattr(getattr(kernel, "py_func", None), "__name__", ""),
 )
-def test_a_launch_without_end_is_stopped(kernel, line, thread):
+def test_an_endless_launch_is_stopped(kernel, line, thread):
     x = cuda.to_device(np.zeros(1))
     with pytest.raises(gpuless.LaunchStopped) as stopped:
         kernel[2, 40](x)
@@ -683,7 +683,7 @@ def adds_under_a_lock(x, lock):
 
 
 @pytest.mark.usefixtures("short_limits")
-def test_a_lock_among_the_lanes_of_a_warp_that_run_in_step_is_a_loop_without_end(monkeypatch):
+def test_a_lock_among_lanes_in_step_is_an_endless_loop(monkeypatch):
     def launched():
         x, lock = cuda.to_device(np.zeros(1)), cuda.to_device(np.zeros(1, np.int32))
         adds_under_a_lock[1, 40](x, lock)
@@ -730,7 +730,7 @@ def test_a_launch_that_waits_is_not_stopped():
 
 
 @pytest.mark.usefixtures("short_limits")
-def test_without_a_clock_for_each_thread_that_of_the_process_counts(monkeypatch):
+def test_without_thread_clocks_the_process_clock_counts(monkeypatch):
     monkeypatch.delattr(time, "thread_time")
     with pytest.raises(gpuless.LaunchStopped):
         counts_for_ever[1, 1](cuda.to_device(np.zeros(1)))
@@ -810,7 +810,7 @@ def spins_on_what_lies_beyond(x, out):
     [({"seconds": 600}, "has more than 20,000 entries"), ({"log_entries": 10**8}, "has finished in 0.3 s")],
     ids=["log", "time"],
 )
-def test_what_was_found_until_a_launch_is_stopped_is_told(limits, reason):
+def test_findings_before_a_launch_is_stopped_are_reported(limits, reason):
     gpuless.set_limits(**limits)
     report = sanitize(spins_on_what_lies_beyond)[1, 4](cuda.to_device(np.zeros(5)), cuda.device_array(5))
     assert report.kinds == {"out of bounds"}
@@ -832,7 +832,7 @@ def waits_for_the_block_before(turn, x):
     cuda.atomic.add(turn, 0, 1)
 
 
-def test_an_order_in_which_a_launch_does_not_end_is_noted(short_limits):
+def test_an_order_that_makes_a_launch_endless_is_noted(short_limits):
     turn, x = cuda.to_device(np.zeros(1, np.int32)), cuda.to_device(np.zeros(2))
     report = sanitize(waits_for_the_block_before)[2, 1](turn, x)
     assert report.ok, str(report)
@@ -869,7 +869,7 @@ def test_limits_are_positive_numbers():
         ((), 1, "1, 2 or 3 dimensions"),
     ],
 )
-def test_grids_and_blocks_no_gpu_has_are_refused(grid, block, message):
+def test_grids_and_blocks_that_no_gpu_has_raise(grid, block, message):
     with pytest.raises(LaunchError, match=message):
         overrun_kernel[grid, block](None)
 
@@ -1015,7 +1015,7 @@ def test_signatures_are_accepted():
         assert launch(kernel, 1, 4, np.zeros(4)).all()
 
 
-def test_options_that_do_not_exist_are_refused():
+def test_unknown_options_raise():
     with pytest.raises(TypeError, match=r"no option fastmaths; it has .*fastmath"):
         cuda.jit(fastmaths=True)
     with pytest.raises(NotImplementedError, match="bounds checking"):
@@ -1198,7 +1198,7 @@ def changing_shape_kernel(x):
         (changing_shape_kernel, "shape n must be known"),
     ],
 )
-def test_python_no_compiler_takes_is_refused_with_its_line(function, message):
+def test_unsupported_python_raises_with_its_line(function, message):
     kernel = cuda.jit(function)
     with pytest.raises(UnsupportedPython, match=message) as caught:
         kernel[1, 1](cuda.to_device(np.zeros(3)))
@@ -1242,7 +1242,7 @@ def folded_kernel(x):
         x[i] += WIDE_TABLE[i]
 
 
-def test_of_a_global_array_only_what_is_not_known_counts():
+def test_only_unknown_uses_of_a_global_array_are_errors():
     x = np.zeros(3)
     folded_kernel[1, 1](x)
     assert x.tolist() == [200_003, 1, 1]
@@ -1267,7 +1267,7 @@ def allowed_kernel(x):
     assert x.size == 3, "three"
 
 
-def test_python_the_compiler_takes_is_not_refused():
+def test_supported_python_does_not_raise():
     assert launch(allowed_kernel, 1, 1, np.array([0.0, 5.0, -3.0])).tolist() == [4, 100, 3]
 
 
@@ -1470,8 +1470,8 @@ def test_random_numbers_of_numba():
     assert len(set(x.tolist())) == 8
 
 
-def test_a_kernel_sees_the_context_of_its_own_launch():
-    """What is printed in a notebook is shown below the cell that a context variable names."""
+def test_a_kernel_sees_the_context_of_its_launch():
+    """A context variable decides below which notebook cell output appears."""
     cell, seen = contextvars.ContextVar("cell"), []
 
     def kernel():

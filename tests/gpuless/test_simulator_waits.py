@@ -1,4 +1,4 @@
-"""Where threads wait: whatever name a wait goes by, it is one, and stands where it is written."""
+"""Waits of threads: recognised under any name, and at their place in the source."""
 
 import ast
 import functools
@@ -13,7 +13,7 @@ import types
 import weakref
 from typing import NamedTuple
 
-# First: this decides what numba.cuda will be.
+# First: this decides what numba.cuda is.
 import gpuless
 
 # isort: split
@@ -36,14 +36,14 @@ BACKWARDS = list(range(N))[::-1]
 
 
 def run(kernel, *more, order="forwards"):
-    """Return what a kernel of one block makes of 0, 1, 2, ..."""
+    """Return the result of a kernel of one block for 0, 1, 2, ..."""
     x = np.arange(N, dtype=np.float32)
     Launch(kernel, 1, N).run([x, *more], order=order)
     return x.tolist()
 
 
 # --- Waits by other names ----------------------------------------------------------------------------------
-# Each kernel writes the array backwards: without its wait it would read what is overwritten already.
+# Each kernel writes the array backwards: without its wait it would read overwritten numbers.
 
 
 @cuda.jit(device=True)
@@ -253,8 +253,8 @@ def call_each_other(x):
     ],
     ids=lambda kernel: kernel.py_func.__name__,
 )
-def test_a_wait_is_one_whatever_it_is_called(kernel, order, monkeypatch):
-    monkeypatch.setattr(judge, "has_compiler", lambda: False)  # some of these no compiler takes
+def test_a_wait_is_recognised_under_any_name(kernel, order, monkeypatch):
+    monkeypatch.setattr(judge, "has_compiler", lambda: False)  # no compiler accepts some of these
     assert run(kernel, order=order) == BACKWARDS
 
 
@@ -284,7 +284,7 @@ def two_imported_barriers(x):
         syncthreads()
 
 
-def test_imported_barriers_are_told_apart():
+def test_imported_barriers_are_distinguished():
     with pytest.raises(DivergenceError) as caught:
         run(two_imported_barriers)
     assert caught.value.other_site.line == caught.value.site.line - 2
@@ -310,7 +310,7 @@ def is_generator(kernel):
     return bool(running_twins().function(kernel.py_func).__code__.co_flags & inspect.CO_GENERATOR)
 
 
-def test_what_does_not_wait_is_no_generator():
+def test_functions_without_waits_are_no_generators():
     found = []
 
     def look(*_):
@@ -322,7 +322,7 @@ def test_what_does_not_wait_is_no_generator():
     assert found == [[False, False, False, True]] * N
 
 
-def test_arrays_are_let_go_at_once():
+def test_arrays_are_freed_at_once():
     run(a_device_function)
     x = np.arange(N, dtype=np.float32)
     alive = weakref.ref(x)
@@ -365,7 +365,7 @@ def called_by_python_after_another(x):
     ],
     ids=lambda value: getattr(getattr(value, "py_func", None), "__name__", ""),
 )
-def test_a_wait_that_is_not_seen_is_refused(kernel, line, operation, monkeypatch):
+def test_an_unrecognised_wait_raises(kernel, line, operation, monkeypatch):
     monkeypatch.setattr(judge, "has_compiler", lambda: False)
     number = kernel.py_func.__code__.co_firstlineno + line
     pattern = rf"{operation} cannot wait here: the simulator has to see .*\n.*, line {number}: operator.call"
@@ -378,7 +378,7 @@ def handed_to_python(x):
     operator.call(turn, x, threadIdx.x)
 
 
-def test_a_function_that_waits_is_not_given_to_what_cannot_wait(monkeypatch):
+def test_a_waiting_function_cannot_be_passed_to_python(monkeypatch):
     monkeypatch.setattr(judge, "has_compiler", lambda: False)
     line = handed_to_python.py_func.__code__.co_firstlineno + 2
     pattern = rf"in kernel handed_to_python, line {line}: a function that waits cannot wait here: the simula"
@@ -390,7 +390,7 @@ def test_a_function_that_waits_is_not_given_to_what_cannot_wait(monkeypatch):
 
 
 def without_source(text, **names):
-    """Return the function that a text defines, whose source nobody finds."""
+    """Return the function that a text defines, without findable source."""
     scope = {"cuda": cuda, "N": N, **names}
     exec(textwrap.dedent(text), scope)
     return cuda.jit(scope["function"])
@@ -408,7 +408,7 @@ def function(x):
 
 
 @cuda.jit
-def calls_what_has_no_source(x):
+def calls_function_without_source(x):
     no_source(x, cuda.threadIdx.x)
     for _ in range(2):
         cuda.syncthreads()
@@ -430,12 +430,12 @@ def function(x):
 
 
 @pytest.mark.parametrize("order", ["forwards", "reversed", "shuffled", "in step"])
-def test_what_has_no_source_may_wait(order):
+def test_functions_without_source_may_wait(order):
     before = threading.active_count()
     assert run(without_source(TURNED), order=order) == BACKWARDS
     assert run(without_source(CALLS_WHAT_WAITS, helpers=helpers), order=order) == BACKWARDS
     assert run(without_source(CALLS_WHAT_WAITS, helpers=NAMED), order=order) == BACKWARDS
-    assert run(calls_what_has_no_source, order=order) == BACKWARDS
+    assert run(calls_function_without_source, order=order) == BACKWARDS
     assert threading.active_count() == before
 
 
@@ -452,7 +452,7 @@ def test_without_source_divergence_is_found_and_no_thread_stays():
     assert threading.active_count() == before
 
 
-def test_without_source_and_threads_a_wait_is_refused(monkeypatch):
+def test_without_source_and_threads_a_wait_raises(monkeypatch):
     def refuse(thread):
         raise RuntimeError("can't start new thread")
 
@@ -468,7 +468,7 @@ def test_without_source_and_threads_a_wait_is_refused(monkeypatch):
 # --- What was compiled when --------------------------------------------------------------------------------
 
 
-def test_a_wait_is_what_it_was_when_the_kernel_was_compiled():
+def test_waits_are_those_at_compilation():
     names = {"cuda": cuda, "helper": keep}
     source = "def kernel(x, n):\n    helper(x, cuda.threadIdx.x)\n"
     linecache.cache["<of its time>"] = len(source), None, source.splitlines(True), "<of its time>"
@@ -536,7 +536,7 @@ def places_of_elements(function):
     return {(each.lineno, ast.get_source_segment(source, each)) for each in found if each.lineno in inside}
 
 
-def test_accesses_are_where_the_source_has_them():
+def test_accesses_have_the_lines_of_the_source():
     for kernel, others in ((decorated_and_indented, [turned]), (closed_over(3), [turned])):
         x = cuda.to_device(np.arange(N, dtype=np.float32))
         trace = record(kernel)[1, N](x)
@@ -546,8 +546,8 @@ def test_accesses_are_where_the_source_has_them():
         assert len(missed) <= 1  # the body of a loop that is not entered
 
 
-def test_lines_are_those_of_the_function_whether_it_waits_or_not():
-    """Each statement is come to once in each round, and none is of what was woven in."""
+def test_lines_match_the_function_whether_it_waits_or_not():
+    """Each statement is reached once in each round, and none belongs to inserted code."""
     x = cuda.to_device(np.arange(N, dtype=np.float32))
     lines = record_lines(closed_over(2))[1, N](x)
     first = closed_over(2).py_func.__code__.co_firstlineno
@@ -574,9 +574,9 @@ def fails_after_a_barrier(x):
     ids=["divergence", "index", "lines"],
 )
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-def test_lines_of_a_launch_that_fails_are_no_other_error(kernel, most, error, capfd):
+def test_a_failing_launch_raises_its_own_error_while_lines_are_recorded(kernel, most, error, capfd):
     before = sys.gettrace()
-    sys.settrace(lambda *_: None)  # as a debugger: the threads that wait are ended while it looks
+    sys.settrace(lambda *_: None)  # like a debugger: waiting threads are ended while it is active
     try:
         with pytest.raises(error):
             record_lines(kernel, most=most)[1, N](cuda.to_device(np.zeros(N, np.float32)))
@@ -679,7 +679,7 @@ def takes_very_long(x):
     ],
     ids=lambda value: getattr(getattr(value, "py_func", None), "__name__", ""),
 )
-def test_a_loop_without_end_is_stopped_in_its_line(kernel, function, lines):
+def test_an_endless_loop_is_stopped_in_its_line(kernel, function, lines):
     with pytest.raises(gpuless.LaunchStopped, match=r"^no thread has finished in 0.3 s ") as stopped:
         run(kernel)
     place, code = stopped.value.place, function.py_func.__code__
@@ -689,7 +689,7 @@ def test_a_loop_without_end_is_stopped_in_its_line(kernel, function, lines):
     assert place.kernel == kernel.py_func.__name__
 
 
-def test_a_recursion_without_end_is_an_error():
+def test_endless_recursion_is_an_error():
     @cuda.jit(device=True)
     def down(x, n):
         down(x, n + 1)
@@ -753,7 +753,7 @@ def test_a_coroutine_that_never_began_ends():
 
 
 def test_a_kernel_with_an_assert_in_a_test_file_has_its_source():
-    """What pytest makes of an assert is another code than that of the source."""
+    """pytest rewrites an assert, so its code differs from the source."""
 
     @cuda.jit
     def kernel(x, n):
@@ -768,7 +768,7 @@ def test_a_kernel_with_an_assert_in_a_test_file_has_its_source():
 
 def test_a_wrapped_kernel_has_its_own_source():
     def other(x, n):
-        """Its source is not that of the kernel."""
+        """Its source is not the kernel's."""
 
     @cuda.jit
     @functools.wraps(other)
@@ -781,7 +781,7 @@ def test_a_wrapped_kernel_has_its_own_source():
 
 
 @pytest.mark.parametrize("left", ["#\n#\n", "def other(:\n", 'x = """'])
-def test_a_file_that_has_changed_is_no_source(tmp_path, left):
+def test_a_changed_file_is_not_used_as_source(tmp_path, left):
     file = tmp_path / "changed.py"
     file.write_text("def fill(x):\n    x[0] = 1\n")
     scope = {}

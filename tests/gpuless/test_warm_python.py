@@ -1,4 +1,4 @@
-"""Programs in forks of a process that has imported what they need: they run and end as in a new one."""
+"""Programs in forks of a process with their imports: they run and end as in a new process."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="th
 
 
 def run(*program, **options):
-    """Run a program in a fork; return its status and what it has printed."""
+    """Run a program in a fork; return its status and output."""
     done = warm("hardware").run(program, os.environ | {"GPULESS_OF_THIS": "one"}, **options)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -21,14 +21,14 @@ def test_a_program_has_its_arguments_its_input_and_its_environment():
     assert run("-c", lines, "a", given=b"b") == (0, "['-c', 'a'] __main__ b one\n", "")
 
 
-def test_a_program_ends_with_its_status_and_after_what_is_to_be_done_at_the_end():
+def test_a_program_ends_with_its_status_after_its_exit_handlers():
     assert run("-c", "import atexit; atexit.register(print, 'end'); exit(3)") == (3, "end\n", "")
     status, _, errors = run("-c", "raise KeyError('why')")
     assert (status, errors.splitlines()[-1]) == (1, "KeyError: 'why'")
     assert run("-c", "import os; os.abort()")[0] < 0
 
 
-def test_what_a_program_does_is_not_there_for_the_next(tmp_path):
+def test_a_program_does_not_affect_the_next_one(tmp_path):
     path = tmp_path / "program.py"
     path.write_text("import numpy, sys; print(hasattr(numpy, 'mine'), sys.argv[1:]); numpy.mine = 1")
     assert [run(str(path), "x")[1] for _ in range(2)] == ["False ['x']\n"] * 2

@@ -1,4 +1,4 @@
-"""The sentences of findings and of what ends a launch, each made of fields."""
+"""The sentences of findings and of errors that end a launch, each made from fields."""
 
 import pytest
 
@@ -143,7 +143,7 @@ def test_there_is_a_sentence_for_every_kind():
         (Remedy("block", both_change=True), "unless an index is wrong: both read and write it"),
     ],
 )
-def test_what_is_advised_against_a_race(remedy, advice):
+def test_the_advice_against_a_race(remedy, advice):
     assert advice in words.advice(Finding("missing barrier", **FIELDS, detail=remedy))
 
 
@@ -184,13 +184,13 @@ def test_threads_that_wait_in_vain_without_their_lines(more, sentence):
     assert "line 3" in words.waiting(found)
 
 
-def test_a_divergence_says_where_and_keeps_its_fields():
+def test_a_divergence_names_its_place_and_keeps_its_fields():
     error = DivergenceError(divergence(), "blur")
     assert str(error).endswith("\n  in kernel blur, block 2")
     assert (error.kind, error.threads, error.site) == ("divergent barrier", (17, 7), HERE)
 
 
-def test_an_error_keeps_its_type_and_says_where():
+def test_an_error_keeps_its_type_and_names_its_place():
     place = Place("blur", THERE, (2, 0, 0), (1, 2, 0), LAUNCH)
     error = located(TypeError("'float' object cannot be interpreted as an integer"), place)
     assert type(error) is TypeError
@@ -200,7 +200,7 @@ def test_an_error_keeps_its_type_and_says_where():
     assert "device function blur" in str(located(KeyError(1), place._replace(kernel="other")))
 
 
-def test_unsupported_python_has_the_word_apart_from_the_reason():
+def test_unsupported_python_gives_the_word_and_the_reason():
     where = SourcePlace("blur", 4, "sorted(x)")
     error = UnsupportedPython("is not supported", "sorted()", where)
     assert str(error) == "in kernel blur, line 4: sorted() is not supported\n    sorted(x)"
@@ -242,7 +242,7 @@ def test_a_stopped_launch_is_noted_in_one_line():
         ("division by zero", None),
     ],
 )
-def test_what_python_and_numpy_mean(text, cause):
+def test_errors_of_python_and_numpy_in_words(text, cause):
     assert cause_of(TypeError(text)) == cause
 
 
@@ -262,11 +262,11 @@ def test_what_python_and_numpy_mean(text, cause):
         ("a text of another kind", None),
     ],
 )
-def test_what_numba_means(text, cause):
+def test_errors_of_numba_in_words(text, cause):
     assert compiler_cause(text) == cause
 
 
-def test_a_refusal_of_the_compiler_is_read_into_fields():
+def test_an_error_of_the_compiler_is_parsed():
     text = (
         "blur does not compile for compute capability 8.0: Failed in cuda mode pipeline\n"
         "Unknown attribute 'mean' of type float32\nFile \"kernels.py\", line 7:\ndef blur(x):"
@@ -278,8 +278,8 @@ def test_a_refusal_of_the_compiler_is_read_into_fields():
     assert foreign.read_refusal("NRT required").reason == "it would need memory for a new array"
 
 
-def test_an_exception_is_not_placed_in_numpy_whatever_its_files_are_called():
-    """Pyodide's NumPy may be bytecode that was compiled elsewhere."""
+def test_an_exception_is_never_placed_in_numpy():
+    """Pyodide's NumPy may be bytecode compiled elsewhere."""
     numpys = {"__name__": "numpy.lib.mixins"}
     exec(compile("def func(x): return x.missing", "of/another/machine/mixins.py", "exec"), numpys)
     try:

@@ -1,7 +1,7 @@
-"""Random programs whose threads wait for each other: for locks, flags and counters, and to come together.
+"""Random programs whose threads wait for each other: for locks, flags and counters, and at barriers.
 
-Each is written twice at once, in PTX and as Python functions of the set of threads that come to a statement.
-In whatever order threads run, a statement has one outcome: a lock guards a sum, and what others wait for is
+Each is written in PTX and as Python functions of the set of threads that reach a statement.
+In any order of threads a statement has one outcome: a lock guards a sum, and what others wait for is
 written once. No program comes to a standstill where each thread goes on that need not wait. Threads wait for
 others at the same statement, or for what is done at one that was written here before. One that holds a lock
 waits for none but those with higher numbers.
@@ -47,7 +47,7 @@ _READINGS = [  # of [%y0] into %x5, again and again
 
 
 class Program:
-    """A program: `ptx`, what its `memory` holds before, and `run`, which returns what it holds after.
+    """A program: `ptx`, its initial `memory`, and `run`, which returns the final memory.
 
     Parameters
     ----------
@@ -73,19 +73,19 @@ class Program:
         self.ptx = "\n".join([*self.functions, _HEAD, starts, *self.lines, "}"])
 
     def run(self):
-        """Return what the memory holds when all threads have come to their end, where that is no secret."""
+        """Return the memory after all threads have ended, as far as it is determined."""
         state = State(self.count)
         state.do(self.steps, set(range(self.count)))
         return state.acc, state.totals
 
     def seen(self, memory):
-        """Return of the memory that a program has left what `run` tells."""
+        """Return the part of a program's final memory that `run` returns."""
         return memory[self.result : self.result + self.count], memory[self.totals : self.totals + LOCKS]
 
     # --- Writing ---------------------------------------------------------------------------------------
 
     def cells(self, count, values=None):
-        """Return where numbers begin in the memory that nobody else uses."""
+        """Reserve numbers in memory; return where they begin."""
         at = len(self.memory)
         self.memory += values or [0] * count
         return at
@@ -119,7 +119,7 @@ class Program:
     # --- Statements that hold others -------------------------------------------------------------------
 
     def body(self, threads, depth, times, steps):
-        """Write statements for a set of threads that run each of them that many times; return who is left."""
+        """Write statements for a set of threads, each repeated that often; return the remaining threads."""
         for _ in range(self.rng.randrange(1, 4) + (depth == 3)):
             kinds = ["leaf"] * 5 + ["free"] + ["guard", "guard", "loop", "loop", "switch"] * (depth > 0)
             kinds += ["leave", "post", "post", "collect", "collect"] * (times == 1)
@@ -148,7 +148,7 @@ class Program:
         return lambda i: i % 3 == 0
 
     def _apart(self, text):
-        """Write what a function writes, but elsewhere; return the lines, and what it returns."""
+        """Call a function that writes lines; return these lines, without writing them, and its result."""
         before, self.lines = self.lines, []
         result = text()
         written, self.lines = self.lines, before
@@ -219,7 +219,7 @@ class Program:
         return left - gone
 
     def _free(self, threads, depth, times, steps):
-        """Write a loop that each thread goes round as often as it wants: nobody waits in it for its likes."""
+        """Write a loop with its own number of rounds for each thread: none waits for others in it."""
         n, head, end, inner = f"%n{self.loops}", self.label(), self.label(), []
         self.loops += 1
         self.write(f"and.b32 {n}, %acc, 3;", f"{head}:", f"setp.eq.u32 %p0, {n}, 0;", f"@%p0 bra {end};")
@@ -275,7 +275,7 @@ class Program:
         self.write(f"mul.wide.u32 %y0, {index}, 4; add.s64 %y0, %y0, %g; add.s64 %y0, %y0, {4 * cell};")
 
     def _spin(self, how, value):
-        """Wait until what %y0 points to is so."""
+        """Wait until the number at %y0 fulfils a condition."""
         again = self.label()
         self.write(f"{again}: {self.rng.choice(_READINGS)}", f"setp.{how}.u32 %p0, %x5, {value};")
         self.write(f"@!%p0 bra {again};")
@@ -315,7 +315,7 @@ class Program:
         return times
 
     def _add(self, total, number, steps):
-        """Add to what a lock guards, as nobody may who has not taken it."""
+        """Add to a sum that a lock guards, while holding the lock."""
         times, again, n, over = self.rng.choice([1, 1, 2]), self.label(), f"%n{self.loops}", self.label()
         self.loops += 1
         self.write(
@@ -340,7 +340,7 @@ class Program:
         steps.append(step)
 
     def _flag(self, threads, steps, instance):
-        """Let one thread write what the others wait for; what it does comes before that, or after it."""
+        """One thread writes what the others wait for; its own work comes before or after that."""
         writer, flag, data = self.rng.choice(sorted(threads)), self.cells(1), self.cells(64)
 
         def produce():
@@ -388,7 +388,7 @@ class Program:
         return step
 
     def _counter(self, threads, steps, instance):
-        """Let all come to a counter before one goes on, as in a barrier of the whole grid made by hand."""
+        """All threads reach a counter before any continues, as in a hand-made barrier of the whole grid."""
         table, partners = self._partners(threads, lambda i: 0)
         counter, data = self.cells(1), self.cells(2 * self.count)
         self.write(f"and.b32 %x6, {instance}, 1; mad.lo.u32 %x7, %x6, {self.count}, %i;")
@@ -405,7 +405,7 @@ class Program:
         steps.append(self._exchanging(partners))
 
     def _post(self, threads, depth, times, steps):
-        """Let each thread write something that others may wait for later."""
+        """Each thread writes something that others may wait for later."""
         number, flags, data = len(self.posts), self.cells(self.count), self.cells(self.count)
         self.posts.append((sorted(threads), flags, data))
         self._at(data)
@@ -416,7 +416,7 @@ class Program:
         return threads
 
     def _collect(self, threads, depth, times, steps):
-        """Wait for what some have written before, perhaps those that have gone another way."""
+        """Wait for what others wrote before, perhaps threads on another branch."""
         number = self.rng.randrange(len(self.posts))
         writers, flags, data = self.posts[number]
         chosen = [self.rng.choice(writers) for _ in range(self.count)]
@@ -436,7 +436,7 @@ class Program:
         return threads
 
     def _chain(self, threads, steps, instance):
-        """Let each thread wait for another one, all in a row."""
+        """Each thread waits for another one, in a chain."""
         order = sorted(threads)
         self.rng.choice([self.rng.shuffle, list.reverse, list])(order)
         before = dict(zip(order[1:], order, strict=False))
@@ -462,7 +462,7 @@ class Program:
         steps.append(step)
 
     def _barrier(self, threads, steps, instance):
-        """Let the threads of a block exchange numbers, where all come that have not returned."""
+        """The threads of a block exchange numbers, if all that have not returned get there."""
         blocks, everybody = (self.groups(some, lambda i: i // self.block) for some in (threads, self.alive))
         if any(everybody[block] != there for block, there in blocks.items()):
             return self._warp(threads, steps, instance)
@@ -483,7 +483,7 @@ class Program:
         steps.append(self._exchanging(partners))
 
     def _warp(self, threads, steps, instance):
-        """Let the lanes of a warp come together: those of a mask, or all that have not returned."""
+        """The lanes of a warp meet: those of a mask, or all that have not returned."""
         warps, everybody = (self.groups(some, self.warp_of) for some in (threads, self.alive))
         members = "-1"
         if self.rng.random() < 0.5 or any(everybody[warp] != there for warp, there in warps.items()):
@@ -532,7 +532,7 @@ class State:
         self.totals, self.gone, self.posted = [0] * LOCKS, set(), {}
 
     def do(self, steps, threads):
-        """Run statements for threads, those that have returned aside."""
+        """Run statements for threads, except those that have returned."""
         for step in steps:
             if there := threads - self.gone:
                 step(self, there)

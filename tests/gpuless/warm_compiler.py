@@ -10,10 +10,10 @@ from warm_python import warm
 
 @pytest.fixture(scope="session", autouse=True)
 def warm_compiler():
-    """Let the compiler for real GPUs run in forks of one process, where that can be done.
+    """Run the compiler for real GPUs in forks of one process, if possible.
 
-    A process of its own takes ten times as long to start as most kernels take to be compiled. Programs that
-    tests run have it.
+    Starting a process takes ten times as long as compiling most kernels. Programs that
+    tests run still do so.
     """
     from gpuless.compiler import jobs
 
@@ -25,12 +25,12 @@ def warm_compiler():
 
 @pytest.fixture
 def cold_compiler(monkeypatch):
-    """Let the compiler run as it does for users, in a process of its own."""
+    """Run the compiler as for users, in its own process."""
     from gpuless.compiler import jobs
 
     monkeypatch.setattr(jobs, "subprocess", subprocess)
 
 
 def _run_warm(command, input, env, **options):
-    # All kernels there are, for all GPUs, take longer than a program of a test may.
+    # All kernels for all GPUs take longer than the limit for a program of a test.
     return warm("hardware").run(command[1:], env, given=input, timeout=3600)

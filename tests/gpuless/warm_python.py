@@ -1,10 +1,10 @@
-"""Processes that begin with what many programs import: forks of one that has, and has done nothing else.
+"""Processes that start with the imports of many programs: forks of a process that did only these imports.
 
-Most programs of a test take a second for their imports, and a few hundredths for what they are about; a
-kernel for a notebook takes three. Where there is no fork that programs can rely on, each is run by a fresh
+Most programs of a test take a second for their imports, and a few hundredths for their work; a
+kernel for a notebook takes three. On systems without a reliable fork each is run by a fresh
 interpreter.
 
-Run as a script this is the process that is forked: it reads requests and answers them, one per line.
+As a script this is the forked process: it reads requests and answers them, one per line.
 """
 
 import atexit
@@ -22,8 +22,8 @@ import tempfile
 import threading
 from pathlib import Path
 
-#: What is imported beforehand where it is installed, by the value of ``GPULESS``: what programs on the
-#: emulated GPU need, and models of their launches, and what the compiler for real GPUs does. It looks for a
+#: Imports, if installed, by the value of ``GPULESS``: those of programs on the
+#: emulated GPU and of models of their launches, and those of the compiler for real GPUs, which looks for a
 #: kernel in the module of its test, which imports pytest and what it tests.
 IMPORTED = {
     "emulator": (
@@ -41,8 +41,8 @@ IMPORTED = {
 
 
 def serve(imported):
-    """Answer requests until there are no more; in a fork, return the program that it is to run."""
-    # What is imported is looked for where a new process would look.
+    """Answer requests until there are no more; in a fork, return the program to run."""
+    # Imports use the path of a new process.
     sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
     if os.environ.get("GPULESS") == "emulator":
         importlib.import_module("gpuless").select()
@@ -50,7 +50,7 @@ def serve(imported):
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
     prepare_to_compile()
-    gc.freeze()  # what all share is not looked through in each, and stays shared
+    gc.freeze()  # shared objects are not garbage-collected, and stay shared
     gc.set_threshold(50_000)  # compiling makes small objects by the million, and keeps most
     requests, answers = (os.dup(number) for number in (0, 1))
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
@@ -71,7 +71,7 @@ def serve(imported):
 
 
 def prepare_to_compile():
-    """Let Numba register what functions it knows, as it does before it compiles the first."""
+    """Make Numba register its functions, as before its first compilation."""
     from numba.core.registry import cpu_target
 
     targets = [cpu_target]
@@ -91,7 +91,7 @@ def ended(number, wait):
 
 
 def become(program, environment, folder, files):
-    """Take over what a program is given; return the program."""
+    """Set up the inputs of a program; return the program."""
     for number, path in enumerate(files):
         os.dup2(os.open(path, os.O_WRONLY if number else os.O_RDONLY), number)
     os.chdir(folder)
@@ -103,7 +103,7 @@ def become(program, environment, folder, files):
 
 
 def run_program(options):
-    """Run a program that is given as to Python: a file, ``-c`` and a text, or ``-m`` and a module."""
+    """Run a program with Python's arguments: a file, ``-c`` and a text, or ``-m`` and a module."""
     kind, rest = options[0], options[1:]
     sys.argv[:] = options
     if kind == "-c":
@@ -120,7 +120,7 @@ def run_program(options):
 def end():
     """End as a process does, without clearing up what it shares: that takes longer than most programs.
 
-    What the program has made itself is gone by now.
+    The program's own objects are gone by now.
     """
     threading._shutdown()
     atexit._run_exitfuncs()
@@ -135,7 +135,7 @@ def end():
 class WarmPython:
     """A process that is forked for each program.
 
-    `environment` is its own, `imported` what it imports beforehand.
+    `environment` is its own, `imported` names its imports.
     """
 
     def __init__(self, environment, imported):
@@ -159,13 +159,13 @@ class WarmPython:
     def start(self, program, environment, folder=None, files=()):
         """Start a program; return the number of its process.
 
-        `files` are what it reads from and writes to; without them it reads nothing, and prints errors only.
+        `files` are its streams; without them it reads nothing, and prints only errors.
         """
         program = [str(each) for each in program]
         return self._ask("start", program, dict(environment), str(folder or Path.cwd()), [*map(str, files)])
 
     def ended(self, number, wait=False):
-        """Return the exit status of a program and its processor time, None as long as there is none."""
+        """Return the exit status of a program and its processor time, None before its end."""
         return self._ask("ended", number, wait)
 
     def run(self, program, environment, given=b"", timeout=300, folder=None):

@@ -1,4 +1,4 @@
-"""A plugin of pytest: PyTorch is not there. numba-cuda-mlir imports it where it is, which takes seconds."""
+"""A plugin of pytest that hides PyTorch. numba-cuda-mlir imports it if installed, which takes seconds."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Layers that a model computes together, as a chain."""
+"""Layers that a model computes together as a chain."""
 
 import weakref
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ def sequential(layers, device="cpu", shape=(2, 12, 12), **options):
     return Sequential(layers, shape, batch_size=4, device=device, **options)
 
 
-def test_convolutions_with_what_follows_them_form_a_chain():
+def test_convolutions_and_the_layers_after_them_form_a_chain():
     assert names(mnist_cnn(2))[0] == ["conv1", "pool1", "conv2", "pool2"]
     assert names(mnist_cnn_deep(2))[0] == [
         *("conv1", "relu1", "pool1", "conv2", "relu2", "pool2", "conv3", "relu3"),
@@ -47,11 +47,11 @@ def test_convolutions_with_what_follows_them_form_a_chain():
         ([ReLU(), Conv2d(2, 3, 2), ReLU(), MaxPool2d(2)], ["relu1", ["conv1", "relu2", "pool1"]]),
     ],
 )
-def test_layers_that_are_no_part_of_a_chain_stay_alone(layers, expected):
+def test_layers_outside_a_chain_stay_separate(layers, expected):
     assert names(sequential(layers)) == expected
 
 
-def test_backends_without_chains_and_with_operations_of_their_own_keep_all_layers():
+def test_backends_without_chains_or_with_custom_operations_keep_all_layers():
     assert not any(isinstance(step, ConvChain) for step in mnist_cnn(2, "reference").steps)
     cpu = backend("cpu")
     mine = cpu._replace(ops=cpu.ops.replace(conv=SimpleNamespace(**vars(cpu.ops.conv))))
@@ -81,7 +81,7 @@ def make_mixed(device="cpu"):
 
 
 @pytest.mark.parametrize("make", [lambda: mnist_cnn(4), lambda: mnist_cnn_deep(4), make_mixed])
-def test_a_model_with_chains_computes_what_its_layers_compute(make):
+def test_a_model_with_chains_equals_its_layers(make):
     rng = np.random.default_rng(0)
     model, plain = twins(make)
     for n in (4, 3, 1, 4):
@@ -100,7 +100,7 @@ def test_a_model_with_chains_computes_what_its_layers_compute(make):
 
 
 @pytest.mark.parametrize("make", [lambda on: mnist_cnn(3, on), make_mixed])
-def test_chains_of_the_gpu_compute_what_those_of_the_cpu_compute(make):
+def test_chains_of_the_gpu_equal_those_of_the_cpu(make):
     rng = np.random.default_rng(0)
     ours, theirs = make("gpu"), make("cpu")
     assert names(ours) == names(theirs)
@@ -120,7 +120,7 @@ def test_chains_of_the_gpu_compute_what_those_of_the_cpu_compute(make):
         np.testing.assert_allclose(to_host(ours.gradients), theirs.gradients, rtol=0, atol=5e-6 * scale)
 
 
-def test_on_the_gpu_an_output_follows_what_was_computed_without_a_call():
+def test_on_the_gpu_outputs_are_updated_without_a_call():
     model = mnist_cnn(2, "gpu")
     x = to_device(np.ones((2, 1, 28, 28), np.float32))
     model.forward(x)
@@ -130,7 +130,7 @@ def test_on_the_gpu_an_output_follows_what_was_computed_without_a_call():
     assert before.any()
 
 
-def test_the_layers_run_alone_once_only_when_they_are_asked(monkeypatch):
+def test_layers_run_alone_once_and_only_on_request(monkeypatch):
     model, calls = mnist_cnn(2), []
     forward = Conv2d.forward
     monkeypatch.setattr(
@@ -143,7 +143,7 @@ def test_the_layers_run_alone_once_only_when_they_are_asked(monkeypatch):
     assert calls == ["conv1", "conv2"]
 
 
-def test_an_output_is_that_of_the_last_pass_whatever_the_parameters_are_by_now():
+def test_an_output_belongs_to_the_last_pass_after_parameters_change():
     model, plain = twins(lambda: mnist_cnn(2))
     x = random_float32(np.random.default_rng(0), 2, 1, 28, 28)
     for each in (model, plain):
@@ -154,7 +154,7 @@ def test_an_output_is_that_of_the_last_pass_whatever_the_parameters_are_by_now()
     assert np.isnan(model.layers[0].weight).all()
 
 
-def test_a_layer_of_a_chain_can_be_used_alone_and_taken_back():
+def test_a_layer_of_a_chain_can_go_forward_and_backward_alone():
     rng = np.random.default_rng(0)
     model, plain = twins(lambda: mnist_cnn(2))
     x, gradient = random_float32(rng, 2, 1, 28, 28), random_float32(rng, 2, 10)
@@ -169,7 +169,7 @@ def test_a_layer_of_a_chain_can_be_used_alone_and_taken_back():
     )
 
 
-def test_layers_that_have_run_by_themselves_are_taken_back_as_they_ran():
+def test_backward_follows_layers_that_ran_alone():
     rng = np.random.default_rng(0)
     model, plain = twins(lambda: mnist_cnn(2))
     gradient = random_float32(rng, 2, 10)
@@ -186,7 +186,7 @@ def test_layers_that_have_run_by_themselves_are_taken_back_as_they_ran():
         np.testing.assert_array_equal(model.gradients, plain.gradients)
 
 
-def test_looking_at_outputs_changes_no_bit_of_what_follows():
+def test_reading_outputs_changes_no_later_bit():
     rng = np.random.default_rng(0)
     watched, alone = mnist_cnn(2), mnist_cnn(2)
     x, gradient = random_float32(rng, 2, 1, 28, 28), random_float32(rng, 2, 10)
@@ -213,7 +213,7 @@ def test_layers_that_fail_alone_leave_the_model_its_parameters(monkeypatch):
 
 
 @pytest.mark.parametrize("function", ["forward", "backward"])
-def test_a_function_that_a_layer_is_given_is_called(function):
+def test_a_function_assigned_to_a_layer_is_called(function):
     model, plain = twins(lambda: mnist_cnn(2))
     calls, layer = [], model.layers[1]
     own = getattr(layer, function)
@@ -228,7 +228,7 @@ def test_a_function_that_a_layer_is_given_is_called(function):
     np.testing.assert_allclose(model.gradients, plain.gradients, rtol=0, atol=5e-6 * scale)
 
 
-def test_a_model_that_is_gone_leaves_no_memory():
+def test_a_deleted_model_frees_its_memory():
     model = mnist_cnn(2)
     model.forward(np.ones((2, 1, 28, 28), np.float32))
     assert model.layers[0].output is not None
@@ -239,7 +239,7 @@ def test_a_model_that_is_gone_leaves_no_memory():
     assert kept.output is None
 
 
-def test_a_layer_derived_from_one_of_a_chain_runs_its_own_functions():
+def test_a_subclass_of_a_chain_layer_runs_its_own_functions():
     class Doubled(Conv2d):
         def forward(self, x, training=True):
             return super().forward(x * 2, training)

@@ -74,7 +74,7 @@ def test_views_and_strided_arrays_are_nudged_in_place():
     np.testing.assert_allclose(numerical, 2 * weight, rtol=1e-7)
 
 
-def test_float32_wants_a_larger_nudge():
+def test_float32_needs_a_larger_nudge():
     x = np.array([0.3, -1.7], np.float32)
     numerical = numerical_gradient(np.square, x, np.ones(2), epsilon=1e-2)
     assert numerical.dtype == np.float64
@@ -83,7 +83,7 @@ def test_float32_wants_a_larger_nudge():
         numerical_gradient(np.sum, np.array([0.0, 100.0], np.float32))
 
 
-def test_the_nudge_really_made_is_the_one_divided_by():
+def test_the_difference_is_divided_by_the_nudge_actually_made():
     # float32 rounds 1e-6 beside 1.7 to 9.5e-7 or 1.07e-6.
     x = np.array([0.3, -1.7], np.float32)
     numerical = numerical_gradient(lambda x: 3 * x.astype(np.float64), x, np.ones(2), epsilon=1e-6)
@@ -115,7 +115,7 @@ def test_error_falls_and_rises_again_with_epsilon():
         ((np.sin, np.zeros((2, 1)), np.ones((1, 2))), ValueError, r"\(2, 1\) of the output, got \(1, 2\)"),
     ],
 )
-def test_numerical_gradient_refuses(arguments, error, match):
+def test_numerical_gradient_rejects(arguments, error, match):
     with pytest.raises(error, match=match):
         numerical_gradient(*arguments)
 

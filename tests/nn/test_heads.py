@@ -18,11 +18,11 @@ from cnn_numba.train.step import phases_of, train_step
 
 
 class OtherLoss(CrossEntropyLoss):
-    """A loss that might be any other."""
+    """Any other loss."""
 
 
 class OtherLinear(Linear):
-    """A layer that might be any other."""
+    """Any other layer."""
 
 
 def network(*layers, classes=3, shape=(2, 2, 2), **options):
@@ -40,13 +40,13 @@ def batch(rng, n=5):
 
 
 def watched(part, name="forward"):
-    """Return a layer or loss that has been given a function of its own, which does the same."""
+    """Return a layer or loss with its own function, which does the same."""
     setattr(part, name, getattr(part, name))
     return part
 
 
 def step(model, loss, x, labels):
-    """Take a step; return all that it leaves behind, on the host, and the kernels that it launched."""
+    """Take a step; return all its results, on the host, and the kernels that it launched."""
     launched = []
     with device.observe_launches(
         lambda launch: (launched.append(launch.kernel.py_func.__name__), launch.run())
@@ -71,7 +71,7 @@ def test_a_step_with_a_head_is_the_step_of_the_layers(rng, n, between, smoothing
     assert len(launched) == len(apart) - (3 if between is Tanh else 4) + 2
 
 
-def test_the_rows_of_a_head_add_up_what_blocks_share_of_its_hidden_layer(rng):
+def test_the_rows_of_a_head_sum_the_shares_of_its_hidden_layer(rng):
     shape = (3, 10, 20)
     x, labels = device.to_device(random_float32(rng, 5, *shape)), batch(rng)[1]
     received, launched = step(network(shape=shape), loss_of(), x, labels)
@@ -84,7 +84,7 @@ def test_the_rows_of_a_head_add_up_what_blocks_share_of_its_hidden_layer(rng):
     assert len(launched) == len(apart) - 1
 
 
-def test_the_phases_are_those_of_the_layers_and_the_totals_grow(rng):
+def test_the_phases_match_the_layers_and_the_totals_grow(rng):
     x, labels = batch(rng)
     found = []
     for loss in (loss_of(), watched(loss_of())):
@@ -123,19 +123,19 @@ def test_on_the_gpu_a_dense_layer_with_its_loss_is_a_head():
         (network, lambda: watched(loss_of(), "backward")),
     ],
 )
-def test_what_is_no_head_runs_layer_by_layer(model, loss):
+def test_other_models_run_layer_by_layer(model, loss):
     assert loss_head(model(), loss(), 5) is None
 
 
 @pytest.mark.parametrize("name", ["forward", "backward"])
 @pytest.mark.parametrize("index", [-1, -2])
-def test_a_watched_layer_runs_by_itself(index, name):
+def test_a_watched_layer_runs_alone(index, name):
     model = network()
     watched(model.layers[index], name)
     assert loss_head(model, loss_of(), 5) is None
 
 
-def test_operations_of_a_reader_s_own_are_called(rng):
+def test_custom_operations_are_called(rng):
     gpu = backend("gpu")
     for name in ("dense", "loss", "activation"):
         mine = gpu._replace(ops=gpu.ops.replace(**{name: SimpleNamespace(**vars(getattr(gpu.ops, name)))}))
@@ -144,7 +144,7 @@ def test_operations_of_a_reader_s_own_are_called(rng):
     assert loss_head(network(), loss_of(device=mine), 5) is None
 
 
-def test_a_scaled_gradient_is_scaled_before_it_goes_on(rng):
+def test_a_gradient_is_scaled_before_it_is_passed_on(rng):
     x, labels = batch(rng)
     model, twin = network(), network()
     train_step(model, loss_of(), SGD(model), x, labels, scaler=LossScaler(model, scale=1024.0))
@@ -152,7 +152,7 @@ def test_a_scaled_gradient_is_scaled_before_it_goes_on(rng):
     assert_close(device.to_host(model.parameters), device.to_host(twin.parameters))
 
 
-def test_a_pass_may_end_and_begin_in_front_of_a_layer(rng):
+def test_a_pass_may_end_and_begin_before_a_layer(rng):
     model = network(device="cpu")
     x = random_float32(rng, 2, 2, 2, 2)
     logits, last = model.forward(x, training=True).copy(), model.layers[-1]

@@ -33,7 +33,7 @@ from cnn_numba.train.step import train_step
 
 
 def every_layer(device="cpu", batch_size=3):
-    """A small network with each kind of layer in it, on images of 10 x 9."""
+    """A small network with each kind of layer, on images of 10 x 9."""
     layers = [
         Conv2d(2, 3, (3, 2), stride=(1, 2), padding=1),
         BatchNorm2d(3),
@@ -75,7 +75,7 @@ def test_every_layer_agrees_with_autograd(device, samples, rng):
     np.testing.assert_allclose(losses.mean(), expected_loss.item(), **tolerance)
     gradients = np.concatenate([parameter.grad.numpy().ravel() for parameter in twin.parameters()])
     np.testing.assert_allclose(model.gradients, gradients, **tolerance)
-    # Evaluation uses the running statistics that training has just moved.
+    # Evaluation uses the running statistics that training has just updated.
     twin.eval()
     np.testing.assert_allclose(model.forward(x), twin(torch.from_numpy(x)).detach().numpy(), **tolerance)
 
@@ -189,7 +189,7 @@ def test_every_product_of_a_model_is_rounded(place, precision, rng):
 
     rounded = results(place, precision)
     steps = {"tf32": 2**-11, "float16": 2**-11, "bfloat16": 2**-8}[precision]
-    # Sums in float32 may differ so much from those in float64 that what comes next is rounded differently.
+    # Sums in float32 may differ so much from those in float64 that later numbers round differently.
     assert max(distances(rounded, results("reference", precision))) < steps / 2
     assert min(distances(rounded, results("reference", "float32"))) > steps / 10
 
@@ -217,7 +217,7 @@ def test_summary_of_the_course_network():
     assert text.splitlines()[3].split()[0] == "conv1"
 
 
-def test_the_articles_9216_inputs_are_refused_by_name():
+def test_the_articles_9216_inputs_are_named():
     layers = [
         Conv2d(1, 32, 3),
         MaxPool2d(2),
@@ -240,7 +240,7 @@ def test_the_articles_9216_inputs_are_refused_by_name():
         ([LayerNorm((28, 27))], r"\(28, 27\), got \(64, 1, 28, 28\)"),
     ],
 )
-def test_layers_that_do_not_fit_are_refused(layers, match):
+def test_layers_of_wrong_shapes_raise(layers, match):
     with pytest.raises(ValueError, match=match):
         Sequential(layers, (1, 28, 28))
 
@@ -255,7 +255,7 @@ def test_layers_that_do_not_fit_are_refused(layers, match):
         (np.zeros((1, 1, 28, 56), np.float32)[..., ::2], ValueError, "C-contiguous"),
     ],
 )
-def test_wrong_batches_are_refused(x, error, match):
+def test_wrong_batches_are_rejected(x, error, match):
     with pytest.raises(error, match=match):
         mnist_cnn(batch_size=2).forward(x)
 
@@ -266,7 +266,7 @@ def test_a_layer_cannot_stand_in_a_model_twice():
         Sequential([Flatten(), Linear(4, 4), relu, Linear(4, 4), relu], (1, 2, 2))
 
 
-def test_a_layer_allocates_what_it_needs_beside_its_output():
+def test_a_layer_allocates_its_working_memory():
     class Counting(ReLU):
         def allocate(self):
             self.counts = self.backend.zeros(self.out.shape[0], np.int32)
@@ -276,7 +276,7 @@ def test_a_layer_allocates_what_it_needs_beside_its_output():
     assert (repr(layer), layer.counts.tolist(), layer.out.dtype) == ("Counting()", [0, 0, 0], np.float64)
 
 
-def test_wrong_construction_is_refused():
+def test_wrong_construction_is_rejected():
     with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         mnist_cnn(batch_size=0)
     with pytest.raises(ValueError, match=r"device must be one of .*, got 'tpu'"):
@@ -289,7 +289,7 @@ def test_wrong_construction_is_refused():
 
 NAN, INFINITY, HUGE = float("nan"), float("inf"), 2**70
 
-# Values that an argument must not have, by the error that they are.
+# Invalid values of arguments, by their error.
 COUNT = {TypeError: [2.0, NAN, "4", None, True, (4,)], ValueError: [0, -1, HUGE]}
 WINDOW = {TypeError: [*COUNT[TypeError], (1, 2, 3), (1, 2.0), (1, True)], ValueError: [0, -1, HUGE, (1, -1)]}
 PADDING = {TypeError: WINDOW[TypeError], ValueError: [-1, HUGE, (1, -1)]}
@@ -317,7 +317,7 @@ PRECISION = {ValueError: ["float8", None, ["float16"]]}
 NETWORK = {"batch_size": COUNT, "device": DEVICE, "seed": SEED, "precision": PRECISION}
 FACTOR = NUMBER | {ValueError: [1, *NUMBER[ValueError]]}
 
-# Constructors, what they take, and what they must not be given.
+# Constructors, their arguments, and invalid arguments.
 CONSTRUCTORS = [
     (
         *(Conv2d, {"in_channels": 1, "out_channels": 2, "kernel_size": 3}),
@@ -398,7 +398,7 @@ def test_every_argument_is_in_the_table(constructor, good, arguments):
     assert set(inspect.signature(constructor).parameters) == set(arguments)
 
 
-def test_numbers_of_numpy_are_as_good_as_plain_ones():
+def test_numpy_numbers_are_accepted():
     two = np.int64(2)
     layers = [
         Conv2d(np.uint8(1), two, np.int32(3), (two, 1), np.int16(1)),
@@ -414,14 +414,14 @@ def test_numbers_of_numpy_are_as_good_as_plain_ones():
     assert SGD(model, momentum=np.float32(0.5), nesterov=np.True_).settings["nesterov"] is True
 
 
-def test_more_parameters_than_the_kernels_count_are_refused():
+def test_too_many_parameters_for_the_kernels_raise():
     with pytest.raises(
         ValueError, match="sequential has 4295032832 parameters; the kernels count up to 2147"
     ):
         Sequential([Linear(2**16, 2**16)], (2**16,), batch_size=1)
 
 
-def test_wrong_labels_are_refused_by_the_loss():
+def test_wrong_labels_are_rejected_by_the_loss():
     loss = CrossEntropyLoss(2, 3)
     with pytest.raises(ValueError, match="got 3 at index 1"):
         loss.forward(np.zeros((2, 3), np.float32), np.array([0, 3], np.int32))

@@ -32,7 +32,7 @@ def functions(ops, kind):
 
 
 def inputs(shape):
-    """Values of both signs, none near ReLU's kink, and a gradient to send back."""
+    """Values of both signs, none near ReLU's kink, and an output gradient."""
     rng = np.random.default_rng(np.prod(shape, dtype=int) + 10 * len(shape))
     x = random_float32(rng, *shape) * 3
     return np.where(np.abs(x) < 0.05, x + np.float32(0.5), x), random_float32(rng, *shape)
@@ -146,7 +146,7 @@ def test_saturates_without_a_warning(ops, kind):
 @backends("activation", gpu=True)
 @kinds
 @pytest.mark.parametrize("size", [9, cpu.CHEAP_PARALLEL_FROM + 9])
-def test_nan_and_infinity_stay_what_they_are(ops, kind, size):
+def test_nan_and_infinity_pass_through(ops, kind, size):
     x = np.ones(size, np.float32)
     x[3], x[5] = np.nan, np.inf
     forward, backward = functions(ops, kind)
@@ -162,7 +162,7 @@ def test_nan_and_infinity_stay_what_they_are(ops, kind, size):
 
 
 @backends("activation", gpu=True)
-def test_relu_blocks_a_nan_gradient_only_where_it_is_off(ops):
+def test_relu_blocks_a_nan_gradient_only_where_its_output_is_zero(ops):
     grad_output = np.full(2, np.nan, np.float32)
     gradient = ops.relu_backward(grad_output, np.array([0, 1], np.float32))
     np.testing.assert_array_equal(gradient, [0, np.nan])
@@ -205,7 +205,7 @@ def test_two_calls_give_the_same_bits(ops, kind):
 
 @kinds
 def test_one_core_and_several_agree(kind):
-    """The cpu backend has each loop twice; a large array and its pieces go through different ones."""
+    """The cpu backend has each loop twice; a large array and its pieces use different ones."""
     forward, backward = functions(cpu, kind)
     x, grad_output = inputs((cpu.CHEAP_PARALLEL_FROM + 40,))
     out, gradient = forward(x), backward(grad_output, forward(x))
@@ -218,7 +218,7 @@ def test_one_core_and_several_agree(kind):
 
 @backends("activation", gpu=True)
 @kinds
-def test_nothing_is_an_array_too(ops, kind):
+def test_empty_arrays(ops, kind):
     forward, backward = functions(ops, kind)
     empty = np.empty((0, 3), np.float32)
     assert forward(empty).shape == backward(empty, empty).shape == (0, 3)
@@ -227,7 +227,7 @@ def test_nothing_is_an_array_too(ops, kind):
 @backends("activation", gpu=True)
 @kinds
 @pytest.mark.parametrize("wrong", [(3, 2), (2, 1), (1, 3), (3,), (2, 3, 1)], ids=str)
-def test_shapes_that_differ_are_refused(ops, kind, wrong):
+def test_shapes_that_differ_are_rejected(ops, kind, wrong):
     forward, backward = functions(ops, kind)
     x, out = np.ones((2, 3), np.float32), poisoned(wrong)
     got = rf"\(2, 3\), got \({', '.join(map(str, wrong))},?\)"
@@ -246,7 +246,7 @@ def test_shapes_that_differ_are_refused(ops, kind, wrong):
 
 
 @kinds
-def test_cpu_refuses_what_it_cannot_compute(kind):
+def test_cpu_rejects_wrong_arrays(kind):
     forward, backward = functions(cpu, kind)
     good = np.ones((2, 3), np.float32)
     out = poisoned((2, 3))
@@ -278,7 +278,7 @@ def test_cpu_refuses_what_it_cannot_compute(kind):
 
 
 @kinds
-def test_reference_refuses_what_is_no_number(kind):
+def test_reference_rejects_other_dtypes(kind):
     forward, backward = functions(reference, kind)
     x = np.ones(2)
     with pytest.raises(TypeError, match="x must hold real numbers, got dtype complex128"):

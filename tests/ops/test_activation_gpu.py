@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import assert_close, poisoned, random_float32
-from launches import only_launches, sanitized
+from launches import on_device, only_launches, sanitized
 
 from cnn_numba import device
 from cnn_numba.ops.activation import gpu, reference
@@ -19,13 +19,9 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(gpu, "THREADS", 64)
 
 
-def on_device(*arrays):
-    return [device.to_device(array) for array in arrays]
-
-
 @pytest.fixture(params=[True, False], ids=["vectorized", "naive"])
 def aligned(request, monkeypatch):
-    """Take these arrays, which are aligned, for what they are, or not."""
+    """Treat these aligned arrays as aligned or as unaligned."""
     if not request.param:
         monkeypatch.setattr(device, "aligned", lambda *arrays: False)
 
@@ -37,7 +33,7 @@ def guarded(size):
 
 
 def check_guarded(whole, size, expected):
-    """Insist that the first elements are as expected, and the ones after them as they were."""
+    """Check that the first elements are as expected, and the ones after them unchanged."""
     whole = device.to_host(whole)
     np.testing.assert_array_equal(whole[:size], expected)
     assert np.isnan(whole[size:]).all()
@@ -82,8 +78,8 @@ def test_which_rung_is_taken():
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
-def test_arrays_that_begin_anywhere_take_the_naive_rung(rng, position):
-    """A part of an array need not begin where a load of 128 bits may."""
+def test_unaligned_arrays_take_the_naive_rung(rng, position):
+    """A part of an array may begin at an address that is not aligned for 128-bit loads."""
     parts = on_device(random_float32(rng, 6), random_float32(rng, 6), poisoned(6))
     grad_output, out = parts[:2]
     whole = device.to_device(np.zeros(7, np.float32))
@@ -143,7 +139,7 @@ def test_the_sanitizer_finds_nothing(rng, size, aligned):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_cannot_be_computed_is_refused(kind):
+def test_wrong_arrays_raise(kind):
     forward, backward = getattr(gpu, f"{kind}_forward"), getattr(gpu, f"{kind}_backward")
     good = device.zeros((2, 3))
     for bad, error, match in (

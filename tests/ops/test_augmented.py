@@ -1,4 +1,4 @@
-"""Images moved and mirrored by chance: the same in every backend and in every order."""
+"""Images moved and mirrored at random: the same in every backend and in every order."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def by_pixel(images, index, padding, flip, seed, epoch):
     return out
 
 
-# The test vectors that come with the authors' own library, Random123, for philox2x32 with ten rounds.
+# The test vectors of the authors' own library, Random123, for philox2x32 with ten rounds.
 @pytest.mark.parametrize(
     ("counter", "key", "words"),
     [
@@ -50,7 +50,7 @@ def test_the_random_numbers_are_philox_s(counter, key, words):
 @backends("gather", gpu=True)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("padding", "flip"), [(0, False), (0, True), (2, False), (3, True), (40, True)])
-def test_an_augmented_image_is_the_contract_s_pixel_by_pixel(ops, rng, shape, padding, flip):
+def test_an_augmented_image_follows_the_contract_pixel_by_pixel(ops, rng, shape, padding, flip):
     images, indices = drawn(rng, shape, count=7)
     out = poisoned((7, *shape[1:]))
     how = (*normalisation(shape), padding, flip, 5, 2)
@@ -69,7 +69,7 @@ def test_without_moves_it_is_a_plain_gather(ops, rng):
 
 
 @backends("gather", gpu=True)
-def test_an_image_s_draw_depends_on_nothing_but_seed_epoch_and_index(ops, rng):
+def test_the_draw_of_an_image_depends_only_on_seed_epoch_and_index(ops, rng):
     images, _ = drawn(rng, count=1)
     how = MEAN, STD, 3, True
 
@@ -83,7 +83,7 @@ def test_an_image_s_draw_depends_on_nothing_but_seed_epoch_and_index(ops, rng):
     assert (of([4]) != of([4], epoch=1)).any()
 
 
-def test_every_place_is_as_likely_and_every_second_image_mirrored():
+def test_all_places_are_equally_likely_and_half_of_the_images_mirrored():
     places = np.array([reference._places(index, 4, 9, 3) for index in range(9000)])
     for axis in (0, 1):
         counts = np.bincount(places[:, axis], minlength=9)
@@ -94,7 +94,7 @@ def test_every_place_is_as_likely_and_every_second_image_mirrored():
 
 
 @backends("gather")
-def test_an_index_out_of_range_is_refused(ops):
+def test_an_index_out_of_range_is_rejected(ops):
     images = np.zeros((5, 1, 2, 2), np.uint8)
     out = poisoned((2, 1, 2, 2))
     with pytest.raises(IndexError, match=r"indices must lie in 0\.\.4, got 5 at position 1"):
@@ -123,7 +123,7 @@ def test_an_index_out_of_range_is_refused(ops):
         ({"epoch": -1}, ValueError, r"epoch must lie in 0\.\.4294967295, got -1"),
     ],
 )
-def test_wrong_arguments_are_refused(ops, change, error, message):
+def test_wrong_arguments_are_rejected(ops, change, error, message):
     good = {"images": np.zeros((5, 1, 2, 2), np.uint8), "indices": np.array([0, 1]), "mean": 0.0, "std": 1.0}
     good |= {"padding": 1, "flip": True, "seed": 0, "epoch": 0, "out": None}
     ops.gather_augmented(**good)
@@ -138,7 +138,7 @@ def there(*arrays):
     return [device.to_device(np.asarray(array)) for array in arrays]
 
 
-def test_an_epoch_under_the_cursor_is_the_cpu_s(rng):
+def test_an_epoch_under_the_cursor_matches_the_cpu(rng):
     images, labels = drawn(rng, (11, 2, 5, 7))[0], rng.integers(0, 10, 11, dtype=np.int32)
     order = rng.permutation(11)
     data = there(images, labels, order, np.zeros(1, np.int32))
@@ -159,7 +159,7 @@ def test_an_epoch_under_the_cursor_is_the_cpu_s(rng):
 
 
 @pytest.mark.parametrize("outside", [-1, 9, 2**32, -(2**63)])
-def test_an_image_that_is_not_there_is_nan(rng, outside):
+def test_an_image_out_of_range_is_nan(rng, outside):
     images, _ = drawn(rng)
     indices = np.array([3, outside, 8])
     how = MEAN, STD, 2, True
@@ -193,7 +193,7 @@ def test_the_sanitizer_finds_nothing(rng):
         assert not report.notes
 
 
-def test_seed_and_epoch_on_the_device_are_looked_at():
+def test_seed_and_epoch_on_the_device_are_checked():
     data = there(np.zeros((3, 1, 2, 2), np.uint8), np.zeros(3, np.int32), np.arange(3), np.zeros(1, np.int32))
     x, y = there(poisoned((2, 1, 2, 2)), poisoned(2, np.int32))
     for draw, error, match in (

@@ -21,7 +21,7 @@ CCS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 
 
 def gpu_modules():
-    """Return the modules of the gpu backends, each gpu.py and the files beside it, and those of the rungs."""
+    """Return the modules of the gpu backends (each gpu.py and the files beside it) and of the rungs."""
     names = [
         found.name
         for package in (cnn_numba.ops, cnn_numba.beyond, benchmarks.rungs)
@@ -39,7 +39,7 @@ KERNELS = [
 ]
 
 
-#: Some kernels are for some GPUs: those with the instructions that they consist of, or those without.
+#: Some kernels are only for some GPUs: those with certain instructions, or those without.
 CAPABILITIES = {"": CCS, ">= 8.0": CCS[1:], "< 8.0": CCS[:1]}
 
 
@@ -49,7 +49,7 @@ def capabilities(module, name):
 
 
 def allowed(module, name):
-    """Return what is allowed to a kernel, with the reasons."""
+    """Return the allowances of a kernel, with their reasons."""
     return getattr(module, name).py_func.allowed
 
 
@@ -63,13 +63,13 @@ def listed(module, name):
 
 
 def needed(module, name):
-    """Return the capabilities for which it shows whether a kernel needs what it is allowed."""
+    """Return the capabilities that show whether a kernel needs its allowance."""
     found = {"spills": capabilities(module, name), "float64": listed(module, name)}
     return {cc for what in allowed(module, name) for cc in found[what]}
 
 
 def stands_for_others(kernel):
-    """Return whether an entry of KERNELS is the one, of those that one function makes, that is compiled.
+    """Return whether an entry of KERNELS, among those from one function, is the one to compile.
 
     That is one whose instructions another test reads, else the last.
     """
@@ -88,10 +88,10 @@ def code(kernel):
 
 @pytest.fixture(scope="module")
 def results(request):
-    """Return what became of each (module, name, signature, cc), compiled all at once, which is fastest.
+    """Return the result for each (module, name, signature, cc), all compiled at once, which is fastest.
 
-    Those that the chosen tests are of, and all that are allowed something: spills may be needed for any GPU,
-    float64 is found where instructions are read.
+    Compiled are the kernels of the chosen tests, and all with allowances: any GPU may need spills,
+    float64 shows in the instructions.
     """
     chosen = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
     chosen = [each.params for each in chosen if each]
@@ -162,9 +162,9 @@ def test_a_kernel_compiles_without_spills_and_without_float64(module, name, sign
 
 @pytest.mark.skipif(not device.SELECTION.emulated, reason="there is no emulated GPU")
 def test_kernels_can_be_kept_on_disk():
-    """What a fingerprint cannot be made of, an intrinsic too, would be compiled anew by each process.
+    """Without a fingerprint, for an intrinsic too, each process would compile a kernel again.
 
-    So would all kernels if there were none of what the CPU's modules, which most programs import, tell Numba.
+    The same holds for what the CPU's modules, which most programs import, register with Numba.
     """
     from gpuless.frontends.numba_cuda.fingerprints import fingerprint
     from gpuless.frontends.numba_cuda.registrations import fingerprints
@@ -184,21 +184,21 @@ VECTORISED = [kernel for kernel in KERNELS if kernel[1] in (READ_FOR_VECTORS, "m
 @pytest.mark.parametrize(("module", "name", "signature"), VECTORISED, ids=[name for _, name, _ in VECTORISED])
 @pytest.mark.parametrize("cc", CCS[-1:])
 def test_tiles_that_vectors_are_read_from_begin_at_a_vector(module, name, signature, cc, results):
-    """Not only where the assembler happens to put them: Numba aligns a shared array to its elements."""
+    """This must not depend on the assembler: Numba aligns a shared array only to its elements."""
     found = results[module, name, signature, cc]["ptx"]
     assert re.findall(r"\.shared \.align (\d+)", found) == ["16"]
 
 
 @of_each_kernel
 def test_an_allowance_is_needed(module, name, signature, results):
-    """What is allowed and no longer happens is to be deleted from its signature."""
+    """An allowance that is no longer needed must be deleted from the signature."""
     mine = [result for key, result in results.items() if key[:2] == (module, name)]
     for what in allowed(module, name):
         assert any(float64(result) if what == "float64" else result["spill_stores"] for result in mine)
 
 
 def test_table(results):
-    """Print what every kernel takes: registers and spilled bytes on each architecture, and shared memory."""
+    """Print every kernel's registers and spilled bytes on each architecture, and its shared memory."""
     print("\nregisters per thread (+ bytes spilled) by compute capability; bytes of shared memory per block")
     width = max(len(name) for _, name, _ in KERNELS)
     print("kernel".ljust(width), *(cc.rjust(7) for cc in (*CCS, "shared")))

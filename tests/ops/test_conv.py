@@ -59,7 +59,7 @@ def test_conv_cpu_does_not_flip_unless_asked():
 @thorough(25)
 @given(image_shape=st.tuples(st.integers(1, 7), st.integers(1, 7)), data=st.data())
 def test_conv_cpu_against_scipy(mode, flip, image_shape, data):
-    # In "valid" mode SciPy swaps a kernel larger than the image with it; conv_cpu refuses it.
+    # In "valid" mode SciPy swaps image and kernel if the kernel is larger; conv_cpu rejects it.
     limit = [size if mode == "valid" else 6 for size in image_shape]
     kernel_shape = data.draw(st.tuples(*(st.integers(1, size) for size in limit)))
     rng = np.random.default_rng(0)
@@ -100,7 +100,7 @@ def test_conv_cpu_carries_nan_and_infinity_to_the_outputs_they_reach():
         (([[1]], [[1]], 1), ValueError, "mode must be .* got 1"),
     ],
 )
-def test_conv_cpu_refuses(arguments, error, match):
+def test_conv_cpu_rejects(arguments, error, match):
     with pytest.raises(error, match=match):
         conv_cpu(*arguments)
 
@@ -169,7 +169,7 @@ def test_correlate_cpu_begins_at_lag_zero(n):
         ([1j], None, TypeError, "signal must hold real numbers, got dtype complex128"),
     ],
 )
-def test_correlate_cpu_refuses(signal, delay, error, match):
+def test_correlate_cpu_rejects(signal, delay, error, match):
     with pytest.raises(error, match=match):
         correlate_cpu(signal, delay)
 
@@ -250,7 +250,7 @@ def torch_results(case, arrays):
 
 
 def run_poisoned(ops, case, arrays, **scratch):
-    """Run forward and backward into arrays full of NaN; check that these are what is returned."""
+    """Run forward and backward into arrays full of NaN; check that these arrays are returned."""
     x, weight, bias, grad_output = arrays
     window = {"stride": case.stride, "padding": case.padding, **scratch}
     out, grad_input = poisoned(grad_output.shape), poisoned(x.shape)
@@ -371,9 +371,9 @@ def test_without_bias(ops):
 
 
 @backends("conv", gpu=True)
-@pytest.mark.parametrize("channels", [1, 3])  # the gpu backend has a kernel of its own for one
+@pytest.mark.parametrize("channels", [1, 3])  # the gpu backend has a special kernel for one
 @pytest.mark.parametrize("has_bias", [True, False])
-def test_relu_raises_what_is_negative_to_zero_and_lets_nan_through(ops, channels, has_bias):
+def test_relu_sets_negative_values_to_zero_and_passes_nan(ops, channels, has_bias):
     x, weight, bias, _ = Case((2, channels, 6, 7), (5, channels, 3, 2)).arrays()
     x[1, 0, 3, 4] = np.nan
     bias = bias if has_bias else None
@@ -430,7 +430,7 @@ def test_scratch_serves_every_batch_size(ops):
     np.testing.assert_array_equal(part[1], whole[1][:2])
 
 
-# The last three need arrays of the very same sizes, and leave a border where the others have pixels.
+# The last three need arrays of the same sizes, and leave a border where the others have pixels.
 @pytest.mark.parametrize(
     ("case", "other"),
     [
@@ -443,7 +443,7 @@ def test_scratch_serves_every_batch_size(ops):
     ],
     ids=str,
 )
-def test_cpu_scratch_of_another_convolution_is_refused_or_does_no_harm(case, other):
+def test_cpu_scratch_of_another_convolution_raises_or_is_harmless(case, other):
     scratch = cpu.conv2d_scratch(*other.geometry)
     run_poisoned(cpu, other, other.arrays(), scratch=scratch)
     arrays = case.arrays()
@@ -456,7 +456,7 @@ def test_cpu_scratch_of_another_convolution_is_refused_or_does_no_harm(case, oth
             assert_close(received, expected)
 
 
-# NaN shows in the result if it is read; -0.0 becomes 0.0 if anything, be it a zero, is added to it.
+# NaN shows in the result if it is read; -0.0 becomes 0.0 if anything, even zero, is added to it.
 @pytest.mark.parametrize("guard", [np.nan, -0.0])
 @pytest.mark.parametrize("case", FIXED_CASES, ids=str)
 def test_cpu_stays_within_its_scratch(case, guard):
@@ -637,7 +637,7 @@ GRAD = array(2, 4, 3, 5)
         ("conv2d_backward_bias", (GRAD,), (2,), r"grad_bias must have shape \(4,\), got \(2,\)"),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, out_shape, match):
+def test_wrong_shapes_raise(ops, name, arguments, out_shape, match):
     out = poisoned(out_shape)
     with pytest.raises(ValueError, match=match):
         getattr(ops, name)(*arguments, **{OUTPUTS[name]: out})
@@ -647,7 +647,7 @@ def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, out_shape, mat
 @backends("conv", gpu=True)
 @pytest.mark.parametrize("option", ["stride", "padding"])
 @pytest.mark.parametrize("value", [1.5, (1, 2, 3), "1", None, True])
-def test_what_is_no_integer_is_refused(ops, option, value):
+def test_non_integers_raise(ops, option, value):
     for call in (
         lambda: ops.conv2d_forward(X, WEIGHT, **{option: value}),
         lambda: ops.conv2d_backward_input(GRAD, WEIGHT, X.shape, **{option: value}),
@@ -661,7 +661,7 @@ def test_what_is_no_integer_is_refused(ops, option, value):
 @backends("conv", gpu=True)
 @pytest.mark.parametrize("option", ["stride", "padding"])
 @pytest.mark.parametrize("value", [2**31, (1, 2**70)], ids=str)
-def test_what_needs_more_than_32_bits_is_refused(ops, option, value):
+def test_options_beyond_32_bits_raise(ops, option, value):
     match = re.escape(f"{option} must be at most {2**31 - 1}, as indices have 32 bits; got {value}")
     for call in (
         lambda: ops.conv2d_forward(X, WEIGHT, **{option: value}),
@@ -691,7 +691,7 @@ def test_the_longest_stride_takes_one_window(ops):
     ],
     ids=str,
 )
-def test_shapes_that_are_none_are_refused_by_name(ops, shape, error):
+def test_invalid_shapes_are_named(ops, shape, error):
     got = rf"got (shape )?{re.escape(repr(shape))}"
     with pytest.raises(error, match=f"input_shape must .*{got}"):
         ops.conv2d_backward_input(GRAD, WEIGHT, shape)
@@ -711,7 +711,7 @@ CORRECT = {
 
 
 @pytest.mark.parametrize(("name", "wrong"), [(name, key) for name, keys in CORRECT.items() for key in keys])
-def test_cpu_refuses_other_dtypes_and_layouts(name, wrong):
+def test_cpu_rejects_other_dtypes_and_layouts(name, wrong):
     arguments = {key: value.copy() for key, value in CORRECT[name].items()}
     arguments[OUTPUTS[name]].fill(np.nan)
     extra = {
@@ -728,7 +728,7 @@ def test_cpu_refuses_other_dtypes_and_layouts(name, wrong):
         assert np.isnan(arguments[OUTPUTS[name]]).all()
 
 
-def test_reference_refuses_what_is_not_a_number_and_what_cannot_hold_the_result():
+def test_reference_rejects_non_numbers_and_outputs_of_a_wrong_dtype():
     with pytest.raises(TypeError, match="x must hold real numbers, got dtype complex128"):
         reference.conv2d_forward(X.astype(complex), WEIGHT)
     with pytest.raises(TypeError, match="out must be a float array, got int64"):
@@ -754,7 +754,7 @@ def test_no_warnings_from_large_numbers():
         (lambda scratch: scratch._replace(columns=scratch.columns[:-1]), ValueError, "scratch.columns"),
     ],
 )
-def test_cpu_foreign_scratch_is_refused(spoil, error, match):
+def test_cpu_foreign_scratch_is_rejected(spoil, error, match):
     x, weight = np.ones((2, 3, 6, 5), np.float32), np.ones((4, 3, 2, 2), np.float32)
     scratch = cpu.conv2d_scratch(x.shape, weight.shape)
     # Two parts, whatever the number of threads.

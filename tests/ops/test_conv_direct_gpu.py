@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 from helpers import assert_close, poisoned, random_float32
+from launches import on_device
 from test_conv import Case
-from test_conv_gpu import check_backward_input, check_forward, on_device, window
+from test_conv_gpu import check_backward_input, check_forward, window
 
 from cnn_numba import device
 from cnn_numba.ops.conv import gpu, gpu_direct, reference
@@ -19,7 +20,7 @@ KERNEL = gpu_direct.conv2d_direct_kernel
 
 @pytest.fixture
 def direct():
-    """Take the kernel wherever it can compute the convolution, and note what is launched."""
+    """Use the kernel whenever it can compute the convolution, and record the launches."""
     launched = []
 
     def note(launch):
@@ -51,7 +52,7 @@ def test_forward(direct, case):
     assert direct == [KERNEL]
 
 
-# The gradient of images with as many rows as those above have results.
+# The gradient of images with as many rows as the results above.
 @pytest.mark.parametrize(
     "case",
     [
@@ -82,7 +83,7 @@ def test_a_forward_pass_has_the_bits_of_the_implicit_product(direct, rng):
 @pytest.mark.parametrize(
     ("width", "first", "in_fours"), [(4, 4, True), (12, 4, True), (6, 4, False), (4, 3, False)], ids=str
 )
-def test_results_are_written_in_fours_where_rows_have_fours(rng, direct, width, first, in_fours):
+def test_results_are_written_in_fours_if_rows_allow_it(rng, direct, width, first, in_fours):
     x, weight = random_float32(rng, 2, 2, 16, width), random_float32(rng, 3, 2, 3, 3)
     expected = reference.conv2d_forward(x, weight, None, 1, 1)
     whole = device.to_device(poisoned(expected.size + 8))
@@ -129,7 +130,7 @@ def test_nan_and_infinity_reach_the_outputs_they_touch_and_no_others(direct):
         ((1, 2, 18, (1 << 19) + 2), (2, 2, 3, 3), 1, False, False),
     ],
 )
-def test_what_the_kernel_computes(x_shape, weight_shape, stride, forward, backward):
+def test_supported_shapes(x_shape, weight_shape, stride, forward, backward):
     x, weight, kernels = device.empty(x_shape), device.empty(weight_shape), []
     with (
         mock.patch.object(gpu_direct, "pays", return_value=True),
@@ -151,7 +152,7 @@ def test_what_the_kernel_computes(x_shape, weight_shape, stride, forward, backwa
         ((256, 32, 16, 16), 32, True),
     ],
 )
-def test_when_it_pays(shape, outs, pays):
+def test_shapes_for_which_it_is_chosen(shape, outs, pays):
     x, weight = device.empty(shape), device.empty((outs, shape[1], 3, 3))
     kernels = []
     with device.observe_launches(lambda launch: kernels.append(launch.kernel)):
@@ -193,9 +194,9 @@ def test_the_sanitizer_finds_nothing(direct, backward):
 
 
 def test_rows_of_ten_pixels_are_stored_with_few_bank_conflicts(direct):
-    """They are 12 apart, so that a warp's stores of four rows meet in some banks; those of weights never do.
+    """Rows are 12 apart, so a warp's stores of four rows share some banks; those of weights never do.
 
-    What is beyond the pixels of a row is filled once, in four turns.
+    The space after the pixels of a row is filled once, in four turns.
     """
     degrees = []
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 from helpers import assert_close, kernels_in, poisoned, random_float32
 from hypothesis import given, strategies as st
+from launches import on_device
 from test_conv import Case, cases, thorough
 
 from benchmarks.rungs import conv_constant, conv_naive, conv_tiled
@@ -18,7 +19,7 @@ TILES = {name.lower(): getattr(gpu_implicit, name) for name in ("LARGE", "SMALL"
 
 
 def with_tile(function, tile):
-    """Return a function that takes this tile, whatever suits the shape."""
+    """Return a function that chooses this tile for any shape."""
 
     def run(*arguments, **options):
         with mock.patch.object(gpu_implicit, "best_tile", return_value=tile):
@@ -46,10 +47,6 @@ SMALL_CASES = [
     Case((2, 2, 6, 5), (3, 2, 3, 2), 3, 3),
     Case((1, 2, 5, 7), (3, 2, 1, 2), (3, 4)),
 ]
-
-
-def on_device(*arrays):
-    return [device.to_device(array) for array in arrays]
 
 
 def device_poisoned(shape):
@@ -128,7 +125,7 @@ def test_forward_of_several_blocks_and_long_sums(rung, case):
 )
 @pytest.mark.parametrize("first", [4, 3], ids=["aligned", "elsewhere"])
 @pytest.mark.parametrize("tile", TILES)
-def test_results_are_written_in_fours_where_these_lie_side_by_side(
+def test_results_are_written_in_fours_if_they_are_neighbours(
     tile, first, case, fours_of_outputs, fours_of_pixels
 ):
     x, weight, _, grad_output = case.arrays()
@@ -262,7 +259,7 @@ def test_two_calls_give_the_same_bits_with_and_without_scratch():
         assert device.to_host(one).tobytes() == device.to_host(other).tobytes()
 
 
-def test_nothing_is_allocated_or_copied_where_the_arrays_are_given(monkeypatch):
+def test_given_arrays_need_no_allocation_or_copy(monkeypatch):
     x, weight, bias, grad_output = on_device(*Case((2, 2, 5, 4), (3, 2, 3, 3)).arrays())
     out, grad_input = device.zeros(grad_output.shape), device.zeros(x.shape)
     grad_weight, grad_bias = device.zeros(weight.shape), device.zeros(3)
@@ -280,7 +277,7 @@ def test_nothing_is_allocated_or_copied_where_the_arrays_are_given(monkeypatch):
 
 @pytest.fixture
 def launches():
-    """Note the kernel, the grid and the block of each launch instead of running it."""
+    """Record the kernel, the grid and the block of each launch instead of running it."""
     made = []
     with device.observe_launches(lambda launch: made.append((launch.kernel, launch.grid, launch.block))):
         yield made
@@ -341,7 +338,7 @@ def test_an_empty_batch_launches_nothing_but_sums(launches):
     assert kernels == [gpu_weight.conv2d_backward_weight_narrow_kernel, gpu.conv2d_backward_bias_kernel]
 
 
-def test_constant_filters_are_compiled_once_for_each_content(launches):
+def test_constant_filters_are_compiled_once_per_content(launches):
     x = device.empty((1, 1, 4, 4))
     one, other = (np.full((2, 1, 2, 2), value, np.float32) for value in (1.5, 2.5))
     for weight in (one, one.copy(), other, one.reshape(1, 2, 2, 2)[:, :1]):
@@ -366,7 +363,7 @@ def test_dividing_by_multiplying(number, divisor, beside):
 
 @pytest.fixture
 def reports():
-    """Run each launch under the sanitizer, and return what it says."""
+    """Run each launch under the sanitizer, and return the reports."""
     found = {}
 
     def examine(launch):
@@ -475,7 +472,7 @@ def calls():
         yield rung, arguments, extra, output
 
 
-def test_every_rung_refuses_what_is_on_the_host_or_of_another_dtype(launches):
+def test_every_rung_rejects_host_arrays_and_other_dtypes(launches):
     for rung, arguments, extra, _ in calls():
         for name, right in arguments.items():
             for wrong, error in (
@@ -506,7 +503,7 @@ def test_no_output_may_overlap_an_input(launches):
     assert not launches
 
 
-def test_foreign_scratch_is_refused(launches):
+def test_foreign_scratch_is_rejected(launches):
     x, grad_output = device.zeros((2, 2, 5, 4)), device.zeros((2, 3, 3, 2))
     scratch = gpu.conv2d_scratch((2, 2, 5, 4), (3, 2, 3, 3))
     for wrong, error, match in (
@@ -525,13 +522,13 @@ def test_foreign_scratch_is_refused(launches):
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 0, 5), (2, 4, 3, 0), (2, 0, 3, 5)], ids=str)
-def test_a_bias_of_no_pixels_is_refused(launches, shape):
+def test_a_bias_gradient_of_no_pixels_raises(launches, shape):
     with pytest.raises(ValueError, match="grad_output must not be empty"):
         gpu.conv2d_backward_bias(device.empty(shape))
     assert not launches
 
 
-def test_filters_larger_than_constant_memory_are_refused(launches):
+def test_filters_larger_than_constant_memory_are_rejected(launches):
     x, bias = device.zeros((1, 4, 1, 1)), device.zeros(4096)
     conv_constant.conv2d_forward_constant(x, device.zeros((4096, 4, 1, 1)), bias)
     assert len(launches) == 1
@@ -542,7 +539,7 @@ def test_filters_larger_than_constant_memory_are_refused(launches):
     assert len(launches) == 1
 
 
-def test_tiles_larger_than_shared_memory_are_refused(launches):
+def test_tiles_larger_than_shared_memory_are_rejected(launches):
     x = device.zeros((1, 1, 60, 90))
     conv_tiled.conv2d_forward_tiled(x, device.zeros((1, 1, 20, 20)))
     assert len(launches) == 1

@@ -1,4 +1,4 @@
-"""What `gpuless.count` counts of the package's kernels: by hand, and as the access viewer sees them."""
+"""Counts of the package's kernels by `gpuless.count`, against counts by hand and the access viewer."""
 
 import collections
 
@@ -21,7 +21,7 @@ def ones(*shape):
 
 
 def examined(tool, operation):
-    """Return what a tool says of the one launch that an operation makes."""
+    """Return a tool's result for the one launch of an operation."""
     found = []
     with device.observe_launches(lambda launch: found.append(launch.examine(tool))):
         operation()
@@ -90,7 +90,7 @@ def test_the_ladder_of_products_at_a_real_size():
         assert counts.flops == 2 * side**3
         assert counts.global_stores.bytes_moved == 4 * side**2
         assert counts.least_bytes == 12 * side**2
-    # All threads in a row of 32 read the same of `a`, and each its own of `b`: 1 and 4 sectors.
+    # All threads in a row of 32 read the same element of `a`, and different ones of `b`: 1 and 4 sectors.
     assert naive.global_loads == (2 * side**3 // 32, 8 * side**3, 5 * side**3 // 32)
     assert tiled.global_loads == (2 * side**3 // 32**2, 8 * side**3 // 32, 8 * side**3 // 32**2)
     # A block of 16 x 16 threads computes 128 x 128 elements.

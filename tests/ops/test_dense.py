@@ -30,7 +30,7 @@ def inputs(batch, in_features, out_features):
 
 
 def run_poisoned(ops, arrays):
-    """Run forward and backward into arrays full of NaN; check that these are what is returned."""
+    """Run forward and backward into arrays full of NaN; check that these arrays are returned."""
     x, weight, bias, grad_output = arrays
     out, grad_input = poisoned(grad_output.shape), poisoned(x.shape)
     grad_weight, grad_bias = poisoned(weight.shape), poisoned(bias.shape)
@@ -171,7 +171,7 @@ def test_backends_have_the_same_functions():
 
 @backends("dense", gpu=True)
 def test_scratch_changes_nothing_even_when_used_before(ops):
-    # One workspace, as large as the largest of three layers needs, passed from one to the other.
+    # One workspace, large enough for the largest of three layers, passed from one to the next.
     scratched = with_scratch(ops, "linear", 7, 130, 65)
     for size in [(7, 130, 10), (5, 65, 33), (1, 1, 1), (3, 16, 17), (5, 65, 33)]:
         arrays = inputs(*size)
@@ -273,7 +273,7 @@ OUTPUTS = {
 
 @backends("dense", gpu=True)
 @pytest.mark.parametrize(("name", "arguments", "out_shape", "match"), MISMATCHES)
-def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, out_shape, match):
+def test_wrong_shapes_raise(ops, name, arguments, out_shape, match):
     out = poisoned(out_shape)
     with pytest.raises(ValueError, match=match):
         getattr(ops, name)(*arguments, **{OUTPUTS[name]: out})
@@ -289,7 +289,7 @@ CORRECT = {
 
 
 @pytest.mark.parametrize(("name", "wrong"), [(name, key) for name, keys in CORRECT.items() for key in keys])
-def test_cpu_refuses_other_dtypes_and_layouts(name, wrong):
+def test_cpu_rejects_other_dtypes_and_layouts(name, wrong):
     arguments = {key: np.zeros(shape, np.float32) for key, shape in CORRECT[name].items()}
     arguments[OUTPUTS[name]].fill(np.nan)
     for bad, error, match in (
@@ -302,7 +302,7 @@ def test_cpu_refuses_other_dtypes_and_layouts(name, wrong):
         assert np.isnan(arguments[OUTPUTS[name]]).all()
 
 
-def test_reference_refuses_what_is_not_a_number_and_what_cannot_hold_the_result():
+def test_reference_rejects_non_numbers_and_outputs_of_a_wrong_dtype():
     with pytest.raises(TypeError, match="x must hold real numbers, got dtype complex128"):
         reference.linear_forward(np.ones((2, 3), complex), array(4, 3))
     with pytest.raises(TypeError, match="out must be a float array, got int64"):
@@ -313,7 +313,7 @@ def test_reference_refuses_what_is_not_a_number_and_what_cannot_hold_the_result(
 def test_cpu_writes_and_reads_nothing_but_its_arrays(size):
     margin = 128
     x, weight, bias, grad_output = arrays = inputs(*size)
-    # NaN beside an input would show in a result that took it in.
+    # NaN beside an input would show in a result that read it.
     guarded = [Guarded(array.shape, np.nan, margin) for array in arrays]
     for inside, array in zip(guarded, arrays, strict=True):
         inside.array[...] = array

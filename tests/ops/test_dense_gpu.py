@@ -3,7 +3,7 @@ import pytest
 import torch
 from helpers import assert_close, poisoned, random_float32
 from hypothesis import given, settings, strategies as st
-from launches import in_two_parts, only_launches, sanitized
+from launches import in_two_parts, on_device, only_launches, sanitized
 
 import gpuless
 from benchmarks.ops import launches_of
@@ -36,14 +36,10 @@ transpositions_of_b = pytest.mark.parametrize("transpose_b", [False, True])
 
 
 def matrices(rng, rows, columns, depth, transpose_a=False, transpose_b=False):
-    """Two matrices to be multiplied, and their product in float64."""
+    """Two matrices and their product in float64."""
     a, b = random_float32(rng, rows, depth), random_float32(rng, depth, columns)
     product = a.astype(float) @ b
     return a.T.copy() if transpose_a else a, b.T.copy() if transpose_b else b, product
-
-
-def on_device(*arrays):
-    return [device.to_device(array) for array in arrays]
 
 
 # --- The rungs ---------------------------------------------------------------------------------------------
@@ -105,7 +101,7 @@ def test_parts_of_few_and_many_results_are_added_up(rng, parts, size):
     assert_close(device.to_host(out), numbers.sum(0, dtype=float))
 
 
-def test_to_add_up_many_results_takes_less_than_three_times_as_long_as_to_load_them():
+def test_adding_up_many_results_takes_less_than_three_times_as_long_as_loading_them():
     if not device.SELECTION.emulated:
         pytest.skip("modelled, for launches of the emulated GPU")
     pytest.importorskip("scipy", reason="solves linear programs")
@@ -145,12 +141,12 @@ def test_nan_and_infinity_reach_only_their_own_row_and_column(rng, rung):
     ("sizes", "kernel"),
     [
         ((4, 8, 12), "matmul_{}_kernel"),
-        ((3, 8, 12), "matmul_{}_kernel"),  # rows need not be fours: no row is that long
+        ((3, 8, 12), "matmul_{}_kernel"),  # rows need not consist of fours: none is that long
         ((4, 9, 12), "matmul_{}_guarded_kernel"),
         ((4, 8, 11), "matmul_{}_guarded_kernel"),
     ],
 )
-def test_vectors_where_every_row_consists_of_them(rng, sizes, kernel):
+def test_vectors_are_used_if_all_rows_consist_of_them(rng, sizes, kernel):
     a, b, _ = matrices(rng, *sizes)
     a, b, out = on_device(a, b, poisoned((sizes[0], sizes[1])))
     with only_launches() as launched:
@@ -159,9 +155,9 @@ def test_vectors_where_every_row_consists_of_them(rng, sizes, kernel):
     assert launched == [kernel.format("small"), kernel.format("large")]
 
 
-def test_no_vectors_off_their_boundaries(monkeypatch):
+def test_no_vectors_at_unaligned_addresses(monkeypatch):
     class Arena:
-        """A matrix that begins in the middle of an arena, as a GPU would have it."""
+        """A matrix that begins in the middle of an arena, as on a GPU."""
 
         shape = (4, 8)
 
@@ -172,8 +168,8 @@ def test_no_vectors_off_their_boundaries(monkeypatch):
     assert [gpu_vectorised.aligned(Arena(address)) for address in (512, 516, 528)] == [True, False, True]
 
 
-def test_what_stands_in_for_a_bias_is_not_written_to(rng):
-    """The sanitizer copies a real GPU's arrays one by one: of two that are one, one is never written."""
+def test_the_placeholder_of_a_bias_is_not_written_to(rng):
+    """The sanitizer copies a real GPU's arrays separately: if two are the same, one copy is never written."""
     a, b, _ = matrices(rng, 4, 4, 4)
     a, b, out = on_device(a, b, poisoned((4, 4)))
     (launch,) = launches_of(lambda: matmul.matmul_split(a, b, out), run=False)
@@ -197,7 +193,7 @@ def test_parts_cover_each_sum_once_and_fit_their_scratch(rows, columns, depth, t
 
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(st.tuples(sizes, sizes, sizes), st.tuples(sizes, sizes, sizes))
-def test_a_scratch_serves_whatever_is_smaller(one, other):
+def test_a_scratch_serves_smaller_sizes(one, other):
     larger = map(max, one, other)
     assert most_partial_sums(*larger) >= max(most_partial_sums(*one), most_partial_sums(*other))
 
@@ -234,7 +230,7 @@ def layer(rng, batch_size, in_features, out_features):
 
 @pytest.mark.parametrize("size", [(3, 330, 6), (4, 332, 8)], ids=str)
 @pytest.mark.parametrize("relu", [False, True])
-def test_bias_and_relu_where_sums_are_in_parts(rng, size, relu):
+def test_bias_and_relu_with_sums_in_parts(rng, size, relu):
     x, weight, bias, _ = layer(rng, *size)
     *there, out = on_device(x, weight, bias, poisoned((size[0], size[2])))
     scratch = gpu.linear_scratch(*size)
@@ -244,7 +240,7 @@ def test_bias_and_relu_where_sums_are_in_parts(rng, size, relu):
     assert_close(device.to_host(out), reference.linear_forward(x, weight, bias, relu=relu))
 
 
-def test_launches_and_nothing_else_where_arrays_are_given(rng):
+def test_given_arrays_need_only_launches(rng):
     size = 4, 332, 8
     x, weight, bias, grad_output = on_device(*layer(rng, *size))
     out, grad_input, grad_weight, grad_bias = on_device(
@@ -319,7 +315,7 @@ CORRECT = {
 
 
 @pytest.mark.parametrize(("name", "wrong"), [(name, key) for name, keys in CORRECT.items() for key in keys])
-def test_host_arrays_and_other_dtypes_are_refused(name, wrong):
+def test_host_arrays_and_other_dtypes_are_rejected(name, wrong):
     arguments = {key: np.zeros(shape, np.float32) for key, shape in CORRECT[name].items()}
     there = {key: device.to_device(array) for key, array in arguments.items()}
     module = gpu if hasattr(gpu, name) else matmul
@@ -334,7 +330,7 @@ def test_host_arrays_and_other_dtypes_are_refused(name, wrong):
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-def test_sizes_that_do_not_fit_are_refused(rung):
+def test_wrong_sizes_raise(rung):
     a, b, out = on_device(*(np.ones(shape, np.float32) for shape in ((2, 3), (4, 3), (2, 3))))
     with pytest.raises(ValueError, match=r"b must have shape \(3, columns\), got \(4, 3\): a has depth = 3"):
         rung(a, b)
@@ -372,7 +368,7 @@ def test_outputs_may_not_overlap_inputs():
         (lambda: gpu.LinearScratch(np.ones(90, np.float32)), TypeError, "scratch.partial is an array on the"),
     ],
 )
-def test_a_foreign_scratch_is_refused(scratch, error, match):
+def test_a_foreign_scratch_is_rejected(scratch, error, match):
     x, weight, grad_output = on_device(*(np.ones(s, np.float32) for s in ((3, 330), (6, 330), (3, 6))))
     for call in (
         lambda scratch: gpu.linear_forward(x, weight, scratch=scratch),

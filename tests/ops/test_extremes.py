@@ -9,19 +9,19 @@ from cnn_numba import device
 from cnn_numba.beyond.attention import cpu as attention, reference as reference_attention
 from cnn_numba.ops.loss import reference as reference_loss
 
-# What is read as well as written to; other outputs are overwritten, whatever they hold.
+# Arrays that are read and written; other outputs are overwritten.
 UPDATED = {
     "sgd_update": ("parameters", "velocity"),
     "adam_update": ("parameters", "exp_avg"),
     "unscale_gradients": ("gradients",),
     "batch_norm2d_forward": ("running_mean", "running_var"),
 }
-# A number this large may be infinite in float32, where some product on the way to it is.
+# A number this large may be infinite in float32, if an intermediate product is.
 NEARLY_INFINITE = 1e37
 
 
 def name_of(name):
-    """Return the operation that a rung is one of."""
+    """Return the operation of a rung."""
     return max((stem for stem in CASES if name.startswith(stem)), key=len)
 
 
@@ -37,7 +37,7 @@ WITH_REFERENCE = [
 
 
 def inputs_of(name):
-    """Return the arrays of floats that the result of an operation depends on, by name."""
+    """Return the float arrays that the result of an operation depends on, by name."""
     case = case_of(name)
     read = [*case.read, *UPDATED.get(name_of(name), ())]
     arrays = {**case.written, **case.read}
@@ -45,7 +45,7 @@ def inputs_of(name):
 
 
 def both(module, name, changed):
-    """Return what an operation writes, and what the reference does, with some arrays exchanged."""
+    """Return the outputs of an operation and of the reference, with some arrays replaced."""
     case = case_of(name)
     arrays = {**case.written, **case.read, **changed}
     there = {key: send(module, array) for key, array in arrays.items()}
@@ -62,8 +62,8 @@ def both(module, name, changed):
 
 
 @for_each(WITH_REFERENCE)
-def test_a_nan_is_seen_in_what_depends_on_it(module, name):
-    # What lies in the padding of a convolution meets weights in some backends and none in others.
+def test_a_nan_reaches_all_results_that_depend_on_it(module, name):
+    # Padding of a convolution is multiplied by weights in some backends and skipped in others.
     padded = "padding" in case_of(name).options
     for key, array in inputs_of(name).items():
         for output, (received, expected) in both(module, name, {key: planted(array, np.nan)}).items():
@@ -75,10 +75,10 @@ def test_a_nan_is_seen_in_what_depends_on_it(module, name):
 
 
 @for_each([(module, name) for module, name in OPERATIONS if is_without_reference(module, name)])
-def test_a_nan_is_seen_where_there_is_no_reference(module, name):
+def test_a_nan_is_visible_in_operations_without_reference(module, name):
     case = case_of(name)
     arrays = {**case.written, **case.read}
-    # Of a table of rates only the row that the cursor names counts.
+    # Only the row at the cursor counts in a table of rates.
     for key in inputs_of(name).keys() - {"rates", "corrections"}:
         there = {other: send(module, array) for other, array in arrays.items()}
         there[key] = send(module, planted(arrays[key], np.nan))
@@ -98,7 +98,7 @@ EXTREMES = {
     "one inf": lambda array: planted(array, np.inf),
     "one -inf": lambda array: planted(array, -np.inf),
 }
-# In another test: what it is given of the forward pass has to belong to the other arrays.
+# In another test: its arrays from the forward pass must belong to the other arrays.
 APART = ("attention_backward",)
 
 
@@ -110,7 +110,7 @@ def planted(array, value):
 
 
 def check_close(received, expected, what, may_spread=False):
-    """Insist on the expected numbers: an infinite one may be NaN, and a nearly infinite one infinite."""
+    """Check the numbers: an infinite one may be NaN, and a nearly infinite one infinite."""
     finite = np.isfinite(expected)
     assert not np.isfinite(received[~finite]).any(), f"{what}: {received} hides {expected}"
     may_overflow = may_spread | (np.abs(expected) > NEARLY_INFINITE)
@@ -121,12 +121,12 @@ def check_close(received, expected, what, may_spread=False):
 @for_each([(m, name) for m, name in WITH_REFERENCE if m.__name__.endswith("cpu") and name not in APART])
 @pytest.mark.parametrize("kind", EXTREMES)
 def test_extreme_numbers_on_the_cpu(module, name, kind):
-    # The border of an image meets an infinite number in some backends, and is left out in others.
+    # Some backends multiply the border of an image by an infinite number, others leave it out.
     may_spread = "padding" in case_of(name).options and kind.endswith("inf")
     for key, array in inputs_of(name).items():
         outputs = both(module, name, {key: EXTREMES[kind](array)})
         if name == "adam_update" and np.isinf(outputs["exp_avg_sq"][1]).any():
-            assert np.isinf(outputs["exp_avg_sq"][0]).any()  # which no float32 holds: then there is no step
+            assert np.isinf(outputs["exp_avg_sq"][0]).any()  # no float32 can hold it: then there is no step
             continue
         for output, (received, expected) in outputs.items():
             if expected.dtype.kind == "f":
@@ -137,7 +137,7 @@ def test_extreme_numbers_on_the_cpu(module, name, kind):
 
 
 def scores(rng, kind, shape):
-    """Return queries or logits: of random numbers, or all alike."""
+    """Return queries or logits: random numbers, or all equal."""
     return np.ones(shape) if kind == "alike" else rng.standard_normal(shape)
 
 
@@ -145,7 +145,7 @@ def scores(rng, kind, shape):
 @pytest.mark.parametrize("kind", ["alike", "random"])
 @backends("loss", gpu=True)
 def test_cross_entropy_of_large_scores(ops, kind, size, rng):
-    """The logarithm of the sum is small beside the scores, and all that is left when these are alike."""
+    """The logarithm of the sum is small beside the scores, and all that remains if these are equal."""
     logits = (scores(rng, kind, (4, 6)) * size).astype(np.float32)
     labels = np.array([0, 1, 2, 5], np.int32)
     losses, probabilities = reference_loss.cross_entropy_forward(logits, labels)
@@ -166,14 +166,14 @@ def test_cross_entropy_of_large_scores(ops, kind, size, rng):
 @pytest.mark.parametrize("size", [1, 1e4, 1e8, 1e20, 1e30])
 @pytest.mark.parametrize("kind", ["alike", "random"])
 def test_attention_of_large_scores(kind, size, causal, head_dim, rng):
-    """The exponents are small differences of large scores, and so is the logarithm beside the largest."""
+    """The exponents are small differences of large scores, the logarithm is small beside the largest."""
     shape = 1, 2, 7, head_dim
     k, v, grad_output = (rng.standard_normal(shape).astype(np.float32) for _ in range(3))
     k = np.ones_like(k) if kind == "alike" else k
     q = (scores(rng, kind, shape) * size).astype(np.float32)
     out, log_sum_exp = attention.attention_forward(q, k, v, causal)
     gradients = attention.attention_backward(grad_output, q, k, v, out, log_sum_exp, causal)
-    # Not by the reference's backward: from 1e16 on there is no digit of the logarithm in a float64 either.
+    # Not by the reference's backward: from 1e16 on even float64 has no digit of the logarithm.
     weights = reference_attention.attention_weights(q, k, causal)
     grad_weights = grad_output @ v.swapaxes(2, 3) - (grad_output * (weights @ v)).sum(3, keepdims=True)
     grad_scores = weights * grad_weights / np.sqrt(head_dim)
@@ -182,7 +182,7 @@ def test_attention_of_large_scores(kind, size, causal, head_dim, rng):
         *(grad_scores @ k, grad_scores.swapaxes(2, 3) @ q, weights.swapaxes(2, 3) @ grad_output),
     )
     results = (out, log_sum_exp, *gradients), expected
-    # What the terms are like whose sums and differences these are.
+    # The size of the terms in these sums and differences.
     terms = {"out": 1, "log_sum_exp": size, "grad_q": 1, "grad_k": size, "grad_v": 1}
     for received, expected, (name, term) in zip(*results, terms.items(), strict=True):
         np.testing.assert_allclose(received, expected, rtol=1e-3, atol=1e-4 * term, err_msg=name)

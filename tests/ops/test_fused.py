@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from cnn_numba.ops.fused import cpu, reference
 from cnn_numba.ops.fused.checks import Convolution
 
-# Of a chain: for each convolution output channels, kernel, stride, padding, ReLU, pooling.
+# A chain: for each convolution output channels, kernel, stride, padding, ReLU, pooling.
 MNIST = [(32, 3, 1, 0, False, True), (64, 3, 1, 0, False, True)]
 CHAINS = [
     ((5, 1, 28, 28), MNIST),
@@ -43,7 +43,7 @@ def both(functions, chain, x, grad_output, needs_grad_input=True, **scratch):
 
 
 def assert_alike(received, expected):
-    """Insist that arrays agree but for the rounding of their sums."""
+    """Check that arrays agree up to the rounding of their sums."""
     for one, other in zip(received, expected, strict=True):
         scale = max(1e-6, np.abs(other).max(initial=0))
         np.testing.assert_allclose(one, other, rtol=0, atol=5e-6 * scale)
@@ -81,7 +81,7 @@ def test_any_chain_equals_its_definition(data):
     assert_alike(*(both(backend, chain, x, grad_output, needs_grad_input) for backend in (cpu, reference)))
 
 
-def test_one_working_space_serves_smaller_batches_and_every_step_anew():
+def test_one_working_space_serves_smaller_batches_and_repeated_steps():
     rng = np.random.default_rng(0)
     chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 7, 1, 28, 28)
     grad_output = random_float32(rng, 7, 64, 5, 5)
@@ -92,7 +92,7 @@ def test_one_working_space_serves_smaller_batches_and_every_step_anew():
         np.testing.assert_array_equal(one, other)
 
 
-def test_outputs_are_written_where_they_are_given():
+def test_given_outputs_are_written_to():
     rng = np.random.default_rng(0)
     chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 2, 1, 28, 28)
     out, grad_input = poisoned((2, 64, 5, 5)), poisoned(x.shape)
@@ -118,7 +118,7 @@ def test_of_equal_pixels_the_first_gets_the_gradient():
 
 
 @pytest.mark.parametrize("relu", [False, True])
-def test_nan_wins_in_a_pooling_and_stays_behind_a_relu(relu):
+def test_nan_wins_in_pooling_and_passes_relu(relu):
     x = np.zeros((1, 1, 4, 4), np.float32)
     x[0, 0, 2, 1] = np.nan
     chain = [
@@ -177,7 +177,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("change", WRONG)
-def test_wrong_arguments_are_refused(change):
+def test_wrong_arguments_are_rejected(change):
     rng = np.random.default_rng(0)
     arguments = {"x": random_float32(rng, 2, 1, 28, 28), "convolutions": chain_of(MNIST, 1, rng)}
     alter, error, message = WRONG[change]
@@ -186,7 +186,7 @@ def test_wrong_arguments_are_refused(change):
         cpu.conv_chain_forward(**arguments)
 
 
-def test_a_working_space_of_another_chain_or_for_fewer_images_is_refused():
+def test_a_working_space_of_another_chain_or_for_fewer_images_raises():
     rng = np.random.default_rng(0)
     chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 3, 1, 28, 28)
     others = [
@@ -201,7 +201,7 @@ def test_a_working_space_of_another_chain_or_for_fewer_images_is_refused():
             cpu.conv_chain_forward(x, chain, scratch=scratch)
 
 
-def test_a_working_space_made_without_the_gradient_of_the_images_gives_none():
+def test_a_working_space_without_image_gradients_returns_none():
     rng = np.random.default_rng(0)
     chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 3, 1, 28, 28)
     scratch = cpu.conv_chain_scratch(x.shape, chain, needs_grad_input=False)
@@ -210,7 +210,7 @@ def test_a_working_space_made_without_the_gradient_of_the_images_gives_none():
         cpu.conv_chain_backward(out, x, chain, scratch=scratch)
 
 
-def test_a_stride_may_be_a_list_and_no_bool():
+def test_a_stride_may_be_a_list_but_not_a_bool():
     weight, bias = np.ones((1, 1, 3, 3), np.float32), np.zeros(1, np.float32)
     x = np.ones((1, 1, 5, 5), np.float32)
     for stride in (1, [1, 1]):
@@ -219,7 +219,7 @@ def test_a_stride_may_be_a_list_and_no_bool():
         cpu.conv_chain_forward(x, [Convolution(weight, bias, True)])
 
 
-def test_gradients_are_not_written_over_what_is_read():
+def test_gradients_may_not_overwrite_inputs():
     rng = np.random.default_rng(0)
     chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 3, 1, 28, 28)
     with pytest.raises(ValueError, match="grad_input must not share memory with x"):

@@ -63,7 +63,7 @@ def test_a_chain_equals_its_definition(shape, layers, needs_grad_input):
     assert_alike(both(*arguments), defined(*arguments))
 
 
-def test_a_convolution_may_stand_twice_in_a_chain():
+def test_a_convolution_may_occur_twice_in_a_chain():
     rng = np.random.default_rng(0)
     chain, x = chain_of([(4, 3, 1, 0, True, True)], 4, rng) * 2, random_float32(rng, 2, 4, 20, 20)
     there = on_device(chain[:1]) * 2
@@ -96,7 +96,7 @@ def test_any_chain_equals_its_definition(data):
     assert_alike(both(*arguments), defined(*arguments))
 
 
-def test_one_working_space_serves_smaller_batches_and_every_step_gives_the_same_bits():
+def test_one_working_space_serves_smaller_batches_and_repeats_the_same_bits():
     rng = np.random.default_rng(0)
     chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 7, 1, 28, 28)
     grad_output = random_float32(rng, 7, 64, 5, 5)
@@ -117,7 +117,7 @@ def test_of_equal_pixels_the_first_gets_the_gradient():
 
 
 @pytest.mark.parametrize("relu", [False, True])
-def test_nan_wins_in_a_pooling_and_stays_behind_a_relu(relu):
+def test_nan_wins_in_pooling_and_passes_relu(relu):
     x = np.zeros((1, 1, 4, 4), np.float32)
     x[0, 0, 2, 1] = np.nan
     weight, bias = np.ones((1, 1, 2, 2), np.float32), np.ones(1, np.float32)
@@ -144,7 +144,7 @@ def test_an_empty_batch_has_gradients_of_zero():
     assert not any(array.any() for array in grads)
 
 
-def test_a_working_space_of_another_chain_or_for_fewer_images_is_refused():
+def test_a_working_space_of_another_chain_or_for_fewer_images_raises():
     rng = np.random.default_rng(0)
     chain, x = on_device(chain_of(MNIST, 1, rng)), device.to_device(random_float32(rng, 3, 1, 28, 28))
     for shape, layers in (((2, 1, 28, 28), MNIST), ((3, 1, 28, 28), [(32, 3, 1, 0, True, True), MNIST[1]])):
@@ -155,7 +155,7 @@ def test_a_working_space_of_another_chain_or_for_fewer_images_is_refused():
         gpu.conv_chain_forward(device.to_host(x), chain)
 
 
-def test_a_pooled_stage_is_one_kernel_forward_and_two_backward_and_two_stages_are_summed_in_one():
+def test_stages_take_one_kernel_forward_and_two_backward_and_share_their_sums():
     chain = on_device(chain_of(MNIST, 1, np.random.default_rng(0)))
     x, grad_output = device.zeros((2, 1, 28, 28)), device.zeros((2, 64, 5, 5))
     scratch = gpu.conv_chain_scratch(x.shape, chain)
@@ -178,7 +178,7 @@ def assert_nothing_found(shape, layers):
     rng, examined = np.random.default_rng(0), {}
     chain, x = chain_of(layers, shape[1], rng), random_float32(rng, *shape)
     grad_output = random_float32(rng, *reference.conv_chain_forward(x, chain).shape)
-    # With a working space the backward pass does not launch once more what the forward pass has launched.
+    # With a working space the backward pass does not repeat launches of the forward pass.
     scratch = gpu.conv_chain_scratch(shape, on_device(chain))
     with device.observe_launches(
         lambda launch: examined.setdefault(launch.kernel, []).append(launch.examine(sanitize))

@@ -31,7 +31,7 @@ def results(samples, inputs, classes):
 
 
 def head(arrays, **how):
-    """Return all that the two launches write, on the host: rows, then gradients and totals."""
+    """Return the outputs of the two launches, on the host: rows, then gradients and totals."""
     x, weight, bias, labels = (device.to_device(array) for array in arrays)
     logits, losses, grad_logits, grad_input = gpu.linear_cross_entropy_rows(
         x, weight, bias, labels, *results(*x.shape, len(weight)), **how
@@ -70,13 +70,13 @@ HIDDEN = [
 
 
 def with_hidden(rng, samples, inputs, units, classes):
-    """Return a hidden layer whose output is to be written, and what comes after x."""
+    """Return a hidden layer with an output array, and the arrays after x."""
     hidden = Hidden(*given(rng, samples, inputs, units)[:3], poisoned((samples, units)))
     return hidden, *given(rng, samples, units, classes)[1:]
 
 
 def hidden_head(arrays, scratch=None, **how):
-    """Return the output of a hidden layer and what a head writes for each row, on the host."""
+    """Return the output of a hidden layer and a head's results for each row, on the host."""
     hidden, *last = arrays
     hidden = Hidden(*map(device.to_device, hidden[:4]), scratch)
     n, units, classes = *hidden.out.shape, len(last[0])
@@ -120,7 +120,7 @@ def test_the_sanitizer_finds_nothing_with_a_hidden_layer(rng, sizes, monkeypatch
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
-def test_beside_its_products_a_head_has_the_bits_of_the_operations(rng, label_smoothing):
+def test_apart_from_products_a_head_has_the_bits_of_the_operations(rng, label_smoothing):
     arrays = given(rng, 17, 33, 3)
     logits, losses, grad_logits, grad_input, grad_weight, grad_bias, totals = head(
         arrays, relu=True, label_smoothing=label_smoothing
@@ -145,7 +145,7 @@ def extremes():
     return x, weight, np.zeros(3, np.float32), np.array([1, 0, 2, 2], np.int32)
 
 
-def test_extreme_scores_are_those_of_the_operations():
+def test_extreme_scores_match_the_operations():
     arrays = x, weight, bias, labels = [device.to_device(array) for array in extremes()]
     received = head([device.to_host(array) for array in arrays], relu=True)
     logits = dense.linear_forward(x, weight, bias)
@@ -161,7 +161,7 @@ def test_extreme_scores_are_those_of_the_operations():
 
 
 @pytest.mark.parametrize("bad", [-1, 3, 2**31 - 1])
-def test_a_label_that_is_no_class_shows_in_its_row(rng, bad):
+def test_a_label_out_of_range_makes_its_row_nan(rng, bad):
     arrays = given(rng, 5, 8, 3)
     good = head(arrays)
     arrays[3][2] = bad
@@ -199,12 +199,12 @@ def test_the_sanitizer_finds_nothing(rng, sizes):
     ("sizes", "fits"),
     [((256, 1024, 32), True), ((257, 8, 2), False), ((8, 8, 33), False), ((8, 16385, 2), False)],
 )
-def test_what_is_too_large_for_a_head_is_known(sizes, fits):
+def test_sizes_that_are_too_large_for_a_head(sizes, fits):
     samples, inputs, classes = sizes
     assert gpu.head_fits(samples, classes, inputs) is fits
 
 
-def test_arrays_that_do_not_fit_are_named(rng):
+def test_wrong_arrays_are_named(rng):
     x, weight, bias, labels = (device.to_device(array) for array in given(rng, 3, 8, 3))
     with pytest.raises(ValueError, match=r"labels must have shape \(3,\), got \(2,\): x has N = 3"):
         gpu.linear_cross_entropy_rows(x, weight, bias, labels[:2])

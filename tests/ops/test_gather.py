@@ -92,10 +92,10 @@ def test_gather_labels_picks_by_index(ops):
     assert ops.gather_labels(labels, np.arange(0)).shape == (0,)
 
 
-# The host cannot look at indices on the device: see test_gather_gpu.
+# The host cannot check indices on the device: see test_gather_gpu.
 @backends("gather")
 @pytest.mark.parametrize(("indices", "position"), [([0, 5, 1], 1), ([-1], 0), ([4, 4, 2**40], 2)])
-def test_an_index_out_of_range_is_refused_before_any_work(ops, indices, position):
+def test_an_index_out_of_range_is_rejected_before_any_work(ops, indices, position):
     images = np.zeros((5, 1, 2, 2), np.uint8)
     indices = np.array(indices)
     out, labels = poisoned((len(indices), 1, 2, 2)), poisoned(len(indices), np.int32)
@@ -141,7 +141,7 @@ def good_labels():
         ({"std": float("nan")}, ValueError, "std must be at least .* got nan"),
     ],
 )
-def test_gather_batch_refuses_wrong_arguments(ops, change, error, message):
+def test_gather_batch_rejects_wrong_arguments(ops, change, error, message):
     with pytest.raises(error, match=message):
         ops.gather_batch(**(good_batch() | change))
 
@@ -157,12 +157,12 @@ def test_gather_batch_refuses_wrong_arguments(ops, change, error, message):
         ({"out": np.zeros(2, np.float32)}, TypeError, "out must .*int.*, got float32"),
     ],
 )
-def test_gather_labels_refuses_wrong_arguments(ops, change, error, message):
+def test_gather_labels_rejects_wrong_arguments(ops, change, error, message):
     with pytest.raises(error, match=message):
         ops.gather_labels(**(good_labels() | change))
 
 
-def test_cpu_refuses_what_it_cannot_compute():
+def test_cpu_rejects_wrong_arrays():
     images, out = np.zeros((5, 1, 2, 2), np.uint8), np.zeros((2, 1, 2, 2), np.float32)
     for change, error, message in (
         ({"images": strided(images)}, ValueError, "images must be C-contiguous"),
@@ -174,7 +174,7 @@ def test_cpu_refuses_what_it_cannot_compute():
 
 
 def test_gather_batch_compiles_without_float64():
-    # Compiled here and now: what comes from numba's cache cannot be looked into.
+    # Compiled now: functions from Numba's cache cannot be inspected.
     kernel = njit(fastmath=FASTMATH)(cpu._gather_planes.py_func)
     scale = shift = np.ones(1, np.float32)
     kernel(np.zeros((2, 1, 16), np.uint8), np.array([0]), scale, shift, np.zeros((1, 1, 16), np.float32))

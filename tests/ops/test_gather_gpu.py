@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import poisoned
-from launches import only_launches, sanitized
+from launches import on_device, only_launches, sanitized
 
 from cnn_numba import device
 from cnn_numba.ops.gather import cpu, gpu
@@ -17,10 +17,6 @@ def dataset(rng, count=11, shape=(2, 5, 7)):
     return images, rng.integers(0, 10, count, dtype=np.int32)
 
 
-def on_device(*arrays):
-    return [device.to_device(array) for array in arrays]
-
-
 def cursor_at(number):
     return device.to_device(np.array([number], np.int32))
 
@@ -30,9 +26,9 @@ def buffers(count, shape=(2, 5, 7)):
 
 
 def assert_normalised_alike(received, expected):
-    """Compare what the two backends make of the same constants.
+    """Compare the results of the two backends for the same constants.
 
-    The product may be rounded before the sum or not, as the processor has fused multiply-adds or not.
+    The product is rounded before the sum unless the processor has fused multiply-adds.
     """
     tolerance = 2**-24 / min(STD)
     np.testing.assert_allclose(received, expected, rtol=2**-23, atol=tolerance)
@@ -105,7 +101,7 @@ def test_an_epoch_of_batches_under_the_cursor(rng):
     np.testing.assert_array_equal(device.to_host(order_there), order)
 
 
-def test_the_batch_size_is_that_of_x_unless_given(rng):
+def test_the_batch_size_comes_from_x_unless_given(rng):
     images, labels = dataset(rng)
     there, order = on_device(images, labels), device.to_device(np.arange(11))
     for batch_size, first in ((None, 6), (3, 6), (5, 10), (np.int32(4), 8)):
@@ -130,7 +126,7 @@ def test_a_cursor_outside_the_order_gives_nan_and_no_label(rng, number, batch_si
 
 
 @pytest.mark.parametrize("outside", OUTSIDE)
-def test_an_order_may_name_images_that_are_not_there(rng, outside):
+def test_an_order_may_name_images_out_of_range(rng, outside):
     images, labels = dataset(rng)
     order = np.array([9, 9, 9, 2, outside, 1])
     there, (x, y) = on_device(images, labels), buffers(3)
@@ -204,7 +200,7 @@ def good_arguments(name):
 
 
 @pytest.mark.parametrize("name", ["gather_batch", "gather_labels", "gather_batch_at", "advance"])
-def test_arrays_that_are_not_as_they_should_be_are_refused(name):
+def test_wrong_arrays_raise(name):
     good = good_arguments(name)
     getattr(gpu, name)(**good)
     for argument, array in good.items():
@@ -256,7 +252,7 @@ def test_a_batch_is_gathered_while_another_cursor_moves(rng):
         ),
     ],
 )
-def test_batches_that_do_not_fit_are_refused(change, match):
+def test_wrong_batches_raise(change, match):
     change = {
         name: device.to_device(value) if isinstance(value, np.ndarray) else value
         for name, value in change.items()

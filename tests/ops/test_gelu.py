@@ -1,4 +1,4 @@
-"""GELU, whose backward takes the input, sums of two arrays, and what the cpu backend computes GELU with."""
+"""GELU, whose backward takes the input, sums of two arrays, and the cpu backend's functions for GELU."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_gelu_by_hand(ops):
 
 
 @backends("activation", gpu=True)
-def test_nan_and_infinity_stay_what_they_are(ops):
+def test_nan_and_infinity_pass_through(ops):
     x = np.array([np.nan, np.inf, 0], np.float32)
     np.testing.assert_array_equal(ops.gelu_forward(x), x)
     assert np.isnan(ops.gelu_backward(np.ones(2, np.float32), x[[0, 2]])[0])
@@ -74,7 +74,7 @@ def test_add(ops, shape):
 
 
 @backends("activation", gpu=True)
-def test_shapes_that_differ_are_refused(ops):
+def test_shapes_that_differ_are_rejected(ops):
     x, wrong = np.ones((2, 3), np.float32), np.ones((3, 2), np.float32)
     with pytest.raises(ValueError, match=r"b must have shape \(2, 3\), got \(3, 2\)"):
         ops.add_forward(x, wrong)

@@ -1,4 +1,4 @@
-"""What holds for the kernels of the cpu backends together: their cache, and vectors of another width."""
+"""The kernels of all cpu backends: their cache, and vectors of another width."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ def package(tmp_path):
 
 
 def run(script, package):
-    """Return the lines that a script prints which imports the package, or a copy of it."""
+    """Return the output lines of a script that imports the package, or a copy of it."""
     script = f"import cnn_numba; print(cnn_numba.__file__)\n{script}"
     done = subprocess.run([sys.executable, "-c", script], cwd=package.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -47,8 +47,8 @@ def replace(path, before, after):
 
 
 @pytest.mark.slow
-def test_a_changed_part_of_the_kernels_is_compiled_anew(package):
-    """Numba's cache notices a change of the file of a function, but not of those it calls in other files."""
+def test_a_changed_part_of_the_kernels_is_compiled_again(package):
+    """Numba's cache detects a change of a function's file, but not of functions called in other files."""
     script = (
         "import numpy as np; from cnn_numba.ops.activation.cpu import gelu_forward;"
         "print(round(float(gelu_forward(np.ones(1, np.float32))[0]), 4))"
@@ -73,25 +73,25 @@ def unwarned():
     jit._warn.cache_clear()
 
 
-def test_a_disk_that_is_full_leaves_kernels_compiled_and_warns_once(monkeypatch, unwarned):
+def test_a_full_disk_leaves_kernels_compiled_and_warns_once(monkeypatch, unwarned):
     def save(cache, signature, data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(FunctionCache, "save_overload", save)
-    told = r"are not kept in .* \(No space left on device\).*CACHE_DIR"
-    with pytest.warns(RuntimeWarning, match=told) as seen:
+    message = r"are not kept in .* \(No space left on device\).*CACHE_DIR"
+    with pytest.warns(RuntimeWarning, match=message) as seen:
         assert [compiled_function()(3), compiled_function()(1.5)] == [6, 3.0]
     assert len(seen) == 1
 
 
-def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same(monkeypatch, unwarned):
+def test_without_a_cache_folder_kernels_still_compile(monkeypatch, unwarned):
     monkeypatch.setattr(CacheImpl, "_locator_classes", [])
     with pytest.warns(RuntimeWarning, match="are not kept in .* no locator available"):
         twice = compiled_function()
     assert twice(3) == 6
 
 
-def test_what_is_compiled_is_kept(monkeypatch, tmp_path, unwarned):
+def test_compiled_functions_are_kept(monkeypatch, tmp_path, unwarned):
     monkeypatch.setattr(jit, "_CACHE", tmp_path)
     first, second = compiled_function(), compiled_function()
     assert [first(3), second(4)] == [6, 8]
@@ -121,7 +121,7 @@ def test_functions_give_the_same_bits_compiled_and_loaded(monkeypatch, tmp_path)
     assert run(BITS, SOURCE) == compiled
     for folder in tmp_path.glob("kernels-*/parallel"):
         shutil.rmtree(folder)
-    assert run(BITS, SOURCE) == compiled  # where what these functions call is loaded
+    assert run(BITS, SOURCE) == compiled  # where the functions they call are loaded
 
 
 TRAIN = """
@@ -165,7 +165,7 @@ def test_vectors_of_every_width_train_alike(package):
 
 
 def of_both_widths(script, package):
-    """Return the numbers that a script prints after the width, by the width."""
+    """Return the numbers that a script prints, by vector width."""
     other = {8: 16, 16: 8}[WIDTH]
     simd = package / "ops" / "shared" / "simd.py"
     simd.write_text(re.sub("^WIDTH = .*$", f"WIDTH = {other}", simd.read_text(), flags=re.MULTILINE))
@@ -182,7 +182,7 @@ def test_a_cache_that_others_may_write_to_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(folder))
     assert jit._folder("kernels") == folder / "kernels"
     assert (folder / "kernels").stat().st_mode & 0o777 == 0o700
-    for path in (folder / "kernels", folder):  # the advice, chmod 700, makes good only what is new
+    for path in (folder / "kernels", folder):  # the advised chmod 700 only helps for new files
         path.chmod(0o777)
         warning = rf"NUMBA_CACHE_DIR={folder} are not used: other users may write to it \({path}\)"
         with pytest.warns(RuntimeWarning, match=warning):

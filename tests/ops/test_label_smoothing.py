@@ -79,8 +79,8 @@ def test_nan_or_infinite_logit_makes_its_own_loss_nan(ops, column, bad):
 
 
 @backends("loss", gpu=True)
-def test_a_class_that_is_ruled_out_makes_the_loss_infinite(ops):
-    """It gets probability 0 where the target asks for some, whatever the label is."""
+def test_an_impossible_class_makes_the_loss_infinite(ops):
+    """It gets probability 0, but the target is positive for any label."""
     logits = np.array([[0, -np.inf, 0]] * 2, np.float32)
     losses, gradient = ops.cross_entropy_forward_backward(
         logits, np.array([0, 1], np.int32), label_smoothing=0.3
@@ -99,7 +99,7 @@ def test_one_class_leaves_nothing_to_learn(ops):
 
 @backends("loss", gpu=True)
 @pytest.mark.parametrize("smoothing", [-0.1, 1.0, float("nan")])
-def test_a_share_out_of_range_is_refused_before_anything_is_written(ops, smoothing):
+def test_a_share_out_of_range_raises_before_anything_is_written(ops, smoothing):
     logits, labels = inputs(2, 3)
     before = logits.copy()
     for function in (ops.cross_entropy_forward, ops.cross_entropy_forward_backward):
@@ -116,7 +116,7 @@ def test_a_share_out_of_range_is_refused_before_anything_is_written(ops, smoothi
 @pytest.mark.parametrize(
     "name", ["cross_entropy_forward", "cross_entropy_backward", "cross_entropy_forward_backward"]
 )
-def test_one_launch_in_which_the_sanitizer_finds_nothing(name, classes):
+def test_one_launch_without_findings_of_the_sanitizer(name, classes):
     given = [device.to_device(array) for array in inputs(2 * gpu.ROWS + 1, classes)]
     outputs = [device.zeros((len(given[1]), classes))]
     if "forward" in name:
@@ -142,7 +142,7 @@ def test_a_label_out_of_range_makes_its_row_nan_on_the_gpu(bad):
 
 
 @pytest.mark.parametrize("place", ["reference", "cpu", "gpu"])
-def test_the_layer_passes_it_on(place):
+def test_the_layer_passes_label_smoothing_on(place):
     logits, labels = inputs(4, 5)
     loss = CrossEntropyLoss(4, 5, place, label_smoothing=0.2)
     expected = reference.cross_entropy_forward_backward(logits, labels, label_smoothing=0.2)

@@ -101,7 +101,7 @@ def test_the_fused_cross_entropy_is_the_two_calls(ops):
     fused_losses, fused_gradient = ops.cross_entropy_forward_backward(logits, labels)
     np.testing.assert_array_equal(fused_losses, losses)
     assert np.isnan(losses).sum() == 2
-    # One multiply-add may take the place of a product, rounded, and a sum.
+    # One multiply-add may replace a rounded product and a sum.
     gradient = ops.cross_entropy_backward(probabilities, labels)
     np.testing.assert_allclose(fused_gradient, gradient, rtol=3e-7, atol=1e-7 / len(labels))
 
@@ -155,7 +155,7 @@ def test_nan_or_infinite_logit_makes_its_own_loss_nan(ops, column, bad):
     logits[1, column] = bad
     losses, probabilities = ops.cross_entropy_forward(logits, labels)
     np.testing.assert_array_equal(np.isnan(losses), [False, True, False])
-    # an infinite logit rules the others out, which are 0 then
+    # an infinite logit excludes the others, which are 0 then
     np.testing.assert_array_equal(np.isnan(probabilities[:, column]), [False, True, False])
     assert np.isfinite(probabilities[[0, 2]]).all()
     gradient = ops.cross_entropy_backward(probabilities, labels)
@@ -164,7 +164,7 @@ def test_nan_or_infinite_logit_makes_its_own_loss_nan(ops, column, bad):
 
 @backends("loss", gpu=True)
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
-def test_minus_infinity_rules_a_class_out(ops):
+def test_minus_infinity_excludes_a_class(ops):
     logits = np.array([[0, -np.inf, 0], [0, -np.inf, 0]], np.float32)
     losses, probabilities = ops.cross_entropy_forward(logits, np.array([0, 1], np.int32))
     np.testing.assert_allclose(losses, [np.log(2), np.inf], rtol=1e-6)
@@ -267,7 +267,7 @@ WRONG_LABELS = [
 
 
 def label_functions(ops):
-    """Pair each function that takes labels, as a function of them, with the outputs it must leave alone."""
+    """Pair each function that takes labels, as a function of them, with the outputs it must not change."""
     logits, _ = inputs(3, 3)
     losses, scores, totals = poisoned(3), poisoned((3, 3)), np.full(2, np.nan)
     return (
@@ -280,20 +280,20 @@ def label_functions(ops):
 
 @backends("loss")
 @pytest.mark.parametrize(("labels", "error", "message"), WRONG_LABELS)
-def test_wrong_labels_are_refused(ops, labels, error, message):
+def test_wrong_labels_are_rejected(ops, labels, error, message):
     for function, outputs in label_functions(ops):
         with pytest.raises(error, match=re.escape(message)):
             function(labels)
         assert all(np.isnan(output).all() for output in outputs)
 
 
-def test_the_smallest_and_the_largest_label_and_none_are_good():
+def test_the_smallest_the_largest_and_no_labels_are_accepted():
     checks.check_labels(np.array([0, 9], np.int32), 10)
     checks.check_labels(np.array([], np.int32), 10)
 
 
 @backends("loss", gpu=True)
-def test_good_labels_are_not_refused(ops):
+def test_good_labels_are_accepted(ops):
     for function, outputs in label_functions(ops):
         function(np.array([2, 0, 1], np.int32))
         assert not any(np.isnan(output).all() for output in outputs[:-1])
@@ -337,7 +337,7 @@ MISMATCHES = [
 
 @backends("loss", gpu=True)
 @pytest.mark.parametrize(("name", "arguments", "match"), MISMATCHES)
-def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, match):
+def test_wrong_shapes_raise(ops, name, arguments, match):
     arguments = [argument if argument is None else argument.copy() for argument in arguments]
     before = [argument if argument is None else argument.copy() for argument in arguments]
     with pytest.raises(ValueError, match=match):
@@ -370,7 +370,7 @@ FLOATS = [
 
 @pytest.mark.parametrize(("spoil", "error", "match"), WRONG_ARRAYS)
 @pytest.mark.parametrize(("name", "parameters"), FLOATS)
-def test_cpu_refuses_what_it_cannot_compute(name, parameters, spoil, error, match):
+def test_cpu_rejects_wrong_arrays(name, parameters, spoil, error, match):
     def good(parameter):
         shapes = {"losses": (2,), "totals": (2,), "labels": (2,)}
         dtypes = {"totals": np.float64, "labels": np.int32}
@@ -385,6 +385,6 @@ def test_cpu_refuses_what_it_cannot_compute(name, parameters, spoil, error, matc
             np.testing.assert_array_equal(argument, np.ones_like(argument))
 
 
-def test_reference_refuses_what_is_no_number():
+def test_reference_rejects_other_dtypes():
     with pytest.raises(TypeError, match="logits must hold real numbers, got dtype complex64"):
         reference.cross_entropy_forward(ones(2, 3, dtype=np.complex64), LABELS)

@@ -4,16 +4,12 @@ import numpy as np
 import pytest
 import torch
 from helpers import poisoned, random_float32
-from launches import only_launches, sanitized
+from launches import on_device, only_launches, sanitized
 from torch.nn import functional
 
 from cnn_numba import device
 from cnn_numba.ops.loss import gpu, reference
 from cnn_numba.ops.loss.gpu import ROWS, THREADS
-
-
-def on_device(*arrays):
-    return [device.to_device(array) for array in arrays]
 
 
 def inputs(rng, batch_size, classes):
@@ -146,7 +142,7 @@ def test_metrics_add_up_over_batches(rng):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_host_arrays_are_refused(rng, name):
+def test_host_arrays_are_rejected(rng, name):
     given = arguments(rng, name)
     for position, array in enumerate(given):
         wrong = list(given)
@@ -157,7 +153,7 @@ def test_host_arrays_are_refused(rng, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_other_dtypes_are_refused(rng, name):
+def test_other_dtypes_are_rejected(rng, name):
     given = arguments(rng, name)
     for position, array in enumerate(given):
         wrong = list(given)
@@ -167,7 +163,7 @@ def test_other_dtypes_are_refused(rng, name):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "cross_entropy" in name or "metrics" in name])
-def test_labels_of_another_shape_are_refused(rng, name):
+def test_labels_of_another_shape_are_rejected(rng, name):
     given = arguments(rng, name)
     position = 2 if name == "accumulate_metrics" else 1
     given[position] = device.zeros(4, np.int32)
@@ -175,7 +171,7 @@ def test_labels_of_another_shape_are_refused(rng, name):
         getattr(gpu, name)(*given)
 
 
-def test_outputs_that_others_still_read_are_refused(rng):
+def test_outputs_that_overlap_inputs_raise(rng):
     logits, labels = on_device(*inputs(rng, 4, 3))
     flat = logits.reshape(12)
     for name in ("cross_entropy_forward", "cross_entropy_forward_backward"):
@@ -185,7 +181,7 @@ def test_outputs_that_others_still_read_are_refused(rng):
             getattr(gpu, name)(logits, labels, flat[:4])
 
 
-def test_gradients_may_take_the_place_of_what_they_are_made_of(rng):
+def test_gradients_may_overwrite_their_input(rng):
     probabilities, labels = on_device(*inputs(rng, 40, 10))
     expected = device.to_host(gpu.cross_entropy_backward(probabilities, labels))
     received = device.to_host(gpu.cross_entropy_backward(probabilities, labels, probabilities))

@@ -1,4 +1,4 @@
-"""Loss scaling in all backends: by hand, and beside `torch.amp.GradScaler`."""
+"""Loss scaling in all backends: by hand, and against `torch.amp.GradScaler`."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_unscaling_by_hand(ops):
 @backends("update", gpu=True)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("size", [1, 40, 300])
-def test_what_is_not_finite_is_found_wherever_it_is(ops, bad, size):
+def test_nan_and_infinity_are_found_at_any_place(ops, bad, size):
     for place in {0, size // 2, size - 1}:
         gradients, found_inf = np.ones(size, np.float32), count()
         gradients[place] = bad
@@ -61,7 +61,7 @@ def test_what_is_not_finite_is_found_wherever_it_is(ops, bad, size):
 
 
 @backends("update", gpu=True)
-def test_what_was_found_stays_found(ops):
+def test_the_flag_stays_set(ops):
     """Until `update_loss_scale`: a second arena, all finite, does not undo it."""
     found_inf = count(1)
     ops.unscale_gradients(floats(1, 2), floats(2), found_inf)
@@ -69,7 +69,7 @@ def test_what_was_found_stays_found(ops):
 
 
 @backends("update", gpu=True)
-def test_the_largest_float_is_no_infinity(ops):
+def test_the_largest_float_counts_as_finite(ops):
     gradients, found_inf = floats(np.finfo(np.float32).max), count()
     ops.unscale_gradients(gradients, floats(1), found_inf)
     assert found_inf == 0
@@ -77,7 +77,7 @@ def test_the_largest_float_is_no_infinity(ops):
 
 @backends("update", gpu=True)
 def test_a_scale_of_0_finds_infinity(ops):
-    """So a collapsed scale lets nothing through, not even gradients that are 0."""
+    """So with a collapsed scale nothing passes, not even zero gradients."""
     gradients, found_inf = floats(0, 0), count()
     ops.unscale_gradients(gradients, floats(0), found_inf)
     assert found_inf == 1
@@ -119,7 +119,7 @@ def test_the_scale_follows_torch(ops, rng):
     for bad in rng.random(1000) < 1 / 30:
         gradient = random_float32(rng, 3)
         gradient[1] = np.inf if bad else gradient[1]
-        theirs.scale(torch.zeros(1))  # makes its scale, the first time
+        theirs.scale(torch.zeros(1))  # creates its scale, the first time
         leaf.grad = torch.from_numpy(gradient * scale[0])
         theirs.step(optimizer)
         theirs.update()
@@ -149,7 +149,7 @@ ARRAYS = [(name, argument) for name in NAMES for argument in good_arguments(name
 
 
 def check_refused(ops, name, argument, wrong, error, match):
-    """Insist on the error, and that nothing changed."""
+    """Check the error, and that nothing changed."""
     arguments, before = good_arguments(name) | {argument: wrong}, good_arguments(name)
     with pytest.raises(error, match=match):
         getattr(ops, name)(**arguments)
@@ -159,7 +159,7 @@ def check_refused(ops, name, argument, wrong, error, match):
 
 @backends("update", gpu=True)
 @pytest.mark.parametrize(("name", "argument"), ARRAYS)
-def test_what_does_not_fit_is_refused(ops, name, argument):
+def test_wrong_arguments_raise(ops, name, argument):
     array = good_arguments(name)[argument]
     kind = np.float32 if array.dtype == np.int32 else np.int16
     if argument not in ("gradient", "scale") or ops.__name__ != reference.__name__:
@@ -174,7 +174,7 @@ def test_what_does_not_fit_is_refused(ops, name, argument):
 
 
 @pytest.mark.parametrize(("name", "argument"), ARRAYS)
-def test_cpu_refuses_what_it_cannot_compute(name, argument):
+def test_cpu_rejects_wrong_arrays(name, argument):
     array = good_arguments(name)[argument]
     if array.size > 1:
         match = rf"{argument} must be C-contiguous, got shape \(3,\) with strides \(8,\)"
@@ -194,7 +194,7 @@ def test_cpu_refuses_what_it_cannot_compute(name, argument):
         ({"interval": 0}, "interval must be at least 1, got 0"),
     ],
 )
-def test_settings_out_of_range_are_refused(ops, setting, match):
+def test_settings_out_of_range_are_rejected(ops, setting, match):
     arguments = good_arguments("update_loss_scale")
     with pytest.raises(ValueError, match=match):
         ops.update_loss_scale(**arguments, **setting)

@@ -33,7 +33,7 @@ def test_sizes_that_break_kernels(rng, size, scale):
 
 
 def state(bad=0):
-    """Everything a scaled step has on the device, beside arenas and rates."""
+    """The device arrays of a scaled step, beside arenas and rates."""
     return {"cursor": cursor_at(1), "taken": count(), "found_inf": count(bad)} | {
         "row": device.to_device(np.full((1, 2), np.nan, np.float32)),
         "row_cursor": count(-7),
@@ -41,7 +41,7 @@ def state(bad=0):
 
 
 @all_settings
-def test_a_skipped_step_leaves_everything_as_it_is(rng, name, options, kernel):
+def test_a_skipped_step_changes_nothing(rng, name, options, kernel):
     arenas, (gradient, *_), lrs = problem(rng, name, THREADS + 45)
     gradient[3] = np.inf
     moved, there = on_device(arenas), state(bad=1)
@@ -54,8 +54,8 @@ def test_a_skipped_step_leaves_everything_as_it_is(rng, name, options, kernel):
 
 
 @all_settings
-def test_steps_after_a_skipped_one_are_what_they_were_without_it(rng, name, options, kernel):
-    """The rate is the schedule's, Adam's corrections those of the steps that were taken: as the reference."""
+def test_steps_after_a_skipped_one_are_unaffected(rng, name, options, kernel):
+    """The rate follows the schedule, Adam's corrections the steps taken: as in the reference."""
     arenas, gradients, lrs = problem(rng, name, 77)
     moved, expected = on_device(arenas), [arena.astype(np.float64) for arena in arenas]
     rates = device.to_device(gpu.sgd_rates(lrs))
@@ -127,7 +127,7 @@ def test_nothing_to_scale_needs_no_launch():
     assert not launched
 
 
-def test_rates_that_are_not_as_they_should_be_are_refused():
+def test_wrong_rates_raise():
     rates = device.zeros((3, 2))
     good = {"rates": rates, "corrections": device.zeros((3, 2)), **state()}
     gpu.scheduled_rates(**good)
@@ -152,5 +152,5 @@ def test_a_large_arena(rng, place):
     gpu.unscale_gradients(moved, there(65536), found_inf)
     received, number = device.to_host(moved), ~np.isnan(gradients)
     assert received[number].tobytes() == gradients[number].tobytes()
-    assert np.isnan(received[~number]).all()  # which NaN it is, the GPU chooses
+    assert np.isnan(received[~number]).all()  # the GPU chooses which NaN
     assert device.to_host(found_inf) == (place is not None)

@@ -1,4 +1,4 @@
-"""What holds for every operation in every backend: the rule about memory, and that arrays are plain ones."""
+"""Rules for every operation in every backend: shared memory, and plain arrays."""
 
 import ast
 import importlib
@@ -20,7 +20,7 @@ from cnn_numba.ops.conv import reference as conv_reference
 from cnn_numba.ops.dense import reference as dense_reference
 from cnn_numba.ops.pool import reference as pool_reference
 
-#: Rungs that the package does not run, and where the contract of each stands.
+#: Rungs that the package does not run, and the place of their contracts.
 RUNGS = {
     **dict.fromkeys((conv_constant, conv_naive, conv_tiled), conv_reference),
     **dict.fromkeys((matmul, matmul_tensor), dense_reference),
@@ -29,7 +29,7 @@ RUNGS = {
 
 
 class Case(NamedTuple):
-    """An operation's arrays by name, and the inputs that its output may be."""
+    """An operation's arrays by name, and the inputs that its output may overwrite."""
 
     written: dict
     read: dict
@@ -276,7 +276,7 @@ CASES = {
     ),
 }
 
-# What the table need not name: arguments that are no arrays, and working space, which nobody makes by hand.
+# Not in the table: arguments that are no arrays, and working space, which nobody makes by hand.
 SETTINGS = {
     *(
         "stride",
@@ -293,7 +293,7 @@ SETTINGS = {
     *("beta1", "beta2", "transpose_a", "transpose_b", "batch_size", "causal", "precision"),
     *("growth", "backoff", "interval", "label_smoothing"),
 }
-# Functions of the backends that write into no array, or are given no other.
+# Functions of the backends that write no array, or take no other.
 WRITE_NOTHING = {
     *("conv_cpu", "correlate_cpu", "conv2d_scratch", "linear_scratch", "attention_scratch", "lstm_scratch"),
     *("sgd_rates", "adam_rates", "advance"),
@@ -359,7 +359,7 @@ def test_rungs_are_found():
 
 # ------------------------------------------------------------------------------------------------ contracts
 
-# "Returns" is for what is returned beside the outputs.
+# "Returns" is for results beside the outputs.
 CONTRACT = {"Parameters", "Examples"}
 
 
@@ -369,7 +369,7 @@ def reference_of(module):
 
 
 def is_defined_here(module, name):
-    """Return whether the contract stands in this backend: the reference, or that of what has no reference."""
+    """Return whether this backend has the contract: the reference, or a backend without a reference."""
     return module is reference_of(module) or not hasattr(reference_of(module), name)
 
 
@@ -379,13 +379,13 @@ def sections(module, name):
 
 
 def has_contract(module, name):
-    """Return whether a docstring has all sections; "Raises" is for what goes beyond the rule of all."""
+    """Return whether a docstring has all sections; "Raises" is for errors beyond the common rules."""
     return sections(module, name) >= CONTRACT
 
 
 @for_each(PUBLIC)
-def test_a_contract_stands_once(module, name):
-    """The other backends refer to it, as do the rungs, which may say more: what only they refuse or take."""
+def test_a_contract_is_written_once(module, name):
+    """The other backends and the rungs refer to it; rungs may add their own limits."""
     text = inspect.getdoc(getattr(module, name))
     assert "wrong type" not in text, "the rule for all stands in `ops`"
     if not is_defined_here(module, name):
@@ -419,8 +419,8 @@ SCRATCH = [(module, name) for module, name in PUBLIC if name.endswith("_scratch"
 
 
 @for_each(SCRATCH)
-def test_what_makes_working_space_is_for_functions_that_take_it(module, name):
-    """They take it as a keyword, and need not be given it; the fast backends make it from the same sizes."""
+def test_scratch_functions_belong_to_functions_that_take_scratch(module, name):
+    """It is an optional keyword; the fast backends make it from the same sizes."""
     assert module is not reference_of(module)
     found = [
         inspect.signature(getattr(module, other)).parameters for there, other in PUBLIC if there is module
@@ -432,7 +432,7 @@ def test_what_makes_working_space_is_for_functions_that_take_it(module, name):
     assert all(each == arguments(getattr(module, name)) for each in alike)
 
 
-def test_who_takes_working_space_has_what_makes_it():
+def test_functions_that_take_scratch_have_a_scratch_function():
     takes = {m for m, name in PUBLIC if "scratch" in inspect.signature(getattr(m, name)).parameters}
     assert takes == {module for module, _ in SCRATCH}
 
@@ -440,7 +440,7 @@ def test_who_takes_working_space_has_what_makes_it():
 @every_operation
 def test_a_contract_says_what_an_output_may_be(module, name):
     if name not in CASES or not is_defined_here(module, name):
-        return  # a rung, or another backend than the reference: they refer to where it stands
+        return  # a rung, or another backend than the reference: they refer to it
     text = inspect.getdoc(getattr(module, name))
     said = text.partition("May be ")[2].partition(" itself")[0]
     assert re.findall(r"`(\w+)`", said) == list(case_of(name).may_be)
@@ -450,7 +450,7 @@ def test_a_contract_says_what_an_output_may_be(module, name):
 
 
 def side_by_side(a, b, shift):
-    """Return some memory with two arrays in it, the second whole, and where each of them begins.
+    """Return memory with two arrays in it, the second whole, and where each of them begins.
 
     b begins `shift` bytes after a. The later of the two lies at a multiple of 8, and so both are aligned.
     """
@@ -462,12 +462,12 @@ def side_by_side(a, b, shift):
 
 
 def view(memory, begin, like):
-    """Return the array of this type and shape that begins there."""
+    """Return the array of this dtype and shape that begins there."""
     return memory[begin : begin + like.nbytes].view(like.dtype).reshape(like.shape)
 
 
 def shifts(a, b):
-    """Return by how many bytes b may begin after a: none, or such that the two have one element in common."""
+    """Return the distances in bytes of b from a: none, or such that the two share one element."""
     return {0, a.nbytes - a.itemsize, b.itemsize - b.nbytes}
 
 
@@ -486,7 +486,7 @@ def pairs(case):
 
 
 @every_operation
-def test_shared_memory_is_refused_unless_it_is_exactly_an_allowed_input(module, name):
+def test_overlapping_outputs_raise_unless_allowed(module, name):
     case, function = case_of(name), getattr(module, name)
     arrays = {**case.written, **case.read}
     apart = {key: send(module, array) for key, array in arrays.items()}
@@ -518,8 +518,8 @@ def test_shared_memory_is_refused_unless_it_is_exactly_an_allowed_input(module, 
 
 @every_operation
 @pytest.mark.parametrize("kind", [np.ma.MaskedArray, np.matrix, np.recarray])
-def test_arrays_that_are_more_than_arrays_are_refused(module, name, kind):
-    """Kernels would compute with what a mask hides; what is plain underneath would hide that it was lost."""
+def test_array_subclasses_raise(module, name, kind):
+    """Kernels would compute with masked values; using the plain array underneath would hide the loss."""
     case = case_of(name)
     arrays = {**case.written, **case.read}
     for key, array in arrays.items():

@@ -28,13 +28,13 @@ class Case(NamedTuple):
         return {"kernel_size": self.kernel_size, "stride": self.stride, "padding": self.padding}
 
     def distinct(self):
-        """Return images without two equal pixels, all negative: padding taken for zeros would win."""
+        """Return images without equal pixels, all negative: padding with zeros would win."""
         size = np.prod(self.x_shape)
         pixels = -1 - np.random.default_rng(size).permutation(size) / size
         return pixels.reshape(self.x_shape).astype(np.float32)
 
     def with_ties(self):
-        """Return images of which most windows hold their maximum several times."""
+        """Return images in which most windows hold their maximum several times."""
         return np.random.default_rng(1).integers(-2, 1, self.x_shape).astype(np.float32)
 
 
@@ -85,7 +85,7 @@ def torch_results(case, x):
 
 
 def check_against_torch(ops, case, x):
-    """Compare forward and backward; every output array is poisoned first and must come back itself."""
+    """Compare forward and backward; every output array is poisoned first and must be returned."""
     maxima, positions, average, gradients = torch_results(case, x)
     grad_output = random_float32(np.random.default_rng(2), *maxima.shape)
     grad_max, grad_average = gradients(grad_output)
@@ -147,7 +147,7 @@ def test_cpu_against_reference(case):
 @thorough(25)
 @given(case=cases(max_size=3, max_channels=2))
 def test_reference_gradients(case):
-    # Distinct pixels lie further apart than the nudge, so no window changes its winner.
+    # Distinct pixels differ by more than the nudge, so no window changes its winner.
     x = case.distinct().astype(np.float64)
     out, argmax = reference.max_pool2d_forward(x, **case.window)
     grad_output = np.random.default_rng(4).standard_normal(out.shape)
@@ -209,7 +209,7 @@ def test_first_of_equals_wins(ops):
     x = np.zeros((2, 3, 4, 4), np.float32)
     _, argmax = ops.max_pool2d_forward(x, 2)
     np.testing.assert_array_equal(argmax, np.broadcast_to([[0, 2], [8, 10]], argmax.shape))
-    _, argmax = ops.max_pool2d_forward(x, 3, stride=1, padding=1)  # the padding is not a zero to tie with
+    _, argmax = ops.max_pool2d_forward(x, 3, stride=1, padding=1)  # the padding is not a zero that ties
     np.testing.assert_array_equal(argmax[0, 0, 0], [0, 0, 1, 2])
     # 0.0 and -0.0 are equal, so the first of them wins too.
     signed = np.array([-0.0, 0.0], np.float32).reshape(1, 1, 1, 2)
@@ -344,7 +344,7 @@ ARGMAX = OUT.astype(np.int32)
         ((array(2, 3, 0, 6), 2, 2, 1), (2, 3, 1, 4), r"\(2, 3, 0, 6\)"),
     ],
 )
-def test_forward_refuses_shapes_that_do_not_fit(ops, name, arguments, out_shape, match):
+def test_forward_rejects_wrong_shapes(ops, name, arguments, out_shape, match):
     out = poisoned(out_shape)
     with pytest.raises(ValueError, match=match):
         getattr(ops, name)(*arguments, out=out)
@@ -354,7 +354,7 @@ def test_forward_refuses_shapes_that_do_not_fit(ops, name, arguments, out_shape,
 @backends("pool", gpu=True)
 @pytest.mark.parametrize("option", ["kernel_size", "stride", "padding"])
 @pytest.mark.parametrize("value", [1.5, (1, 2, 3), "1", True])
-def test_what_is_no_integer_is_refused(ops, option, value):
+def test_non_integers_raise(ops, option, value):
     options = {"kernel_size": 2, option: value}
     for call in (
         lambda: ops.max_pool2d_forward(X, **options),
@@ -370,7 +370,7 @@ def test_what_is_no_integer_is_refused(ops, option, value):
 @backends("pool", gpu=True)
 @pytest.mark.parametrize("option", ["kernel_size", "stride", "padding"])
 @pytest.mark.parametrize("value", [2**31, (1, 2**70)], ids=str)
-def test_what_needs_more_than_32_bits_is_refused(ops, option, value):
+def test_options_beyond_32_bits_raise(ops, option, value):
     options = {"kernel_size": 2, option: value}
     match = re.escape(f"{option} must be at most {2**31 - 1}, as indices have 32 bits; got {value}")
     for call in (
@@ -391,7 +391,7 @@ def test_what_needs_more_than_32_bits_is_refused(ops, option, value):
     ],
     ids=str,
 )
-def test_shapes_that_are_none_are_refused_by_name(ops, shape, error):
+def test_invalid_shapes_are_named(ops, shape, error):
     match = rf"input_shape must .*got (shape )?{re.escape(repr(shape))}"
     with pytest.raises(error, match=match):
         ops.max_pool2d_backward(OUT, ARGMAX, shape)
@@ -400,7 +400,7 @@ def test_shapes_that_are_none_are_refused_by_name(ops, shape, error):
 
 
 @backends("pool", gpu=True)
-def test_a_wrong_argmax_array_is_refused_before_anything_is_written(ops):
+def test_a_wrong_argmax_array_raises_before_anything_is_written(ops):
     out = poisoned(OUT.shape)
     with pytest.raises(ValueError, match=r"argmax must have shape \(2, 3, 2, 3\), got \(2, 3, 3, 2\)"):
         ops.max_pool2d_forward(X, 2, out=out, argmax=array(2, 3, 3, 2, dtype=np.int32))
@@ -422,7 +422,7 @@ def test_a_wrong_argmax_array_is_refused_before_anything_is_written(ops):
         ((OUT, OUT, X.shape), TypeError, "argmax must .* got (dtype )?float32"),
     ],
 )
-def test_max_backward_refuses(ops, arguments, error, match):
+def test_max_backward_rejects(ops, arguments, error, match):
     grad_input = poisoned(X.shape)
     with pytest.raises(error, match=match):
         ops.max_pool2d_backward(*arguments, grad_input=grad_input)
@@ -431,7 +431,7 @@ def test_max_backward_refuses(ops, arguments, error, match):
 
 @backends("pool")
 @pytest.mark.parametrize(("offset", "got"), [(24, "24"), (-1, "-1")])
-def test_max_backward_refuses_positions_outside_the_plane(ops, offset, got):
+def test_max_backward_rejects_positions_outside_the_plane(ops, offset, got):
     grad_input = poisoned(X.shape)
     with pytest.raises(ValueError, match=rf"argmax must lie in 0\.\.23, got {got}"):
         ops.max_pool2d_backward(OUT, ARGMAX + np.int32(offset), X.shape, grad_input=grad_input)
@@ -449,7 +449,7 @@ def test_max_backward_refuses_positions_outside_the_plane(ops, offset, got):
         ((OUT, (2, 3, 4), 2), X.shape, r"\(2, 3, 4\)"),
     ],
 )
-def test_average_backward_refuses(ops, arguments, out_shape, match):
+def test_average_backward_rejects(ops, arguments, out_shape, match):
     grad_input = poisoned(out_shape)
     with pytest.raises(ValueError, match=match):
         ops.avg_pool2d_backward(*arguments, grad_input=grad_input)
@@ -465,7 +465,7 @@ CORRECT = {
 
 
 @pytest.mark.parametrize(("name", "wrong"), [(name, key) for name, keys in CORRECT.items() for key in keys])
-def test_cpu_refuses_other_dtypes_and_layouts(name, wrong):
+def test_cpu_rejects_other_dtypes_and_layouts(name, wrong):
     arguments = {key: value.copy() for key, value in CORRECT[name].items()}
     written = arguments["out" if "forward" in name else "grad_input"]
     written.fill(np.nan)
@@ -482,7 +482,7 @@ def test_cpu_refuses_other_dtypes_and_layouts(name, wrong):
         assert np.isnan(written).all()
 
 
-def test_reference_refuses_what_is_not_a_number_and_what_cannot_hold_the_result():
+def test_reference_rejects_non_numbers_and_outputs_of_a_wrong_dtype():
     with pytest.raises(TypeError, match="x must hold real numbers, got dtype complex128"):
         reference.avg_pool2d_forward(X.astype(complex), 2)
     with pytest.raises(TypeError, match="out must be a float array, got int32"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import assert_close, poisoned, random_float32
-from launches import only_launches, sanitized
+from launches import on_device, only_launches, sanitized
 
 from cnn_numba import device
 from cnn_numba.ops.pool import gpu, reference
@@ -33,19 +33,15 @@ def small_blocks(monkeypatch):
 
 
 def with_ties(shape):
-    """Return images of which most windows hold their maximum several times."""
+    """Return images in which most windows hold their maximum several times."""
     return np.random.default_rng(1).integers(-2, 1, shape).astype(np.float32)
 
 
 @pytest.fixture
 def general(monkeypatch):
-    """Any windows take the kernels for all."""
+    """Use the general kernels for any windows."""
     monkeypatch.setattr(gpu, "_tiles_2x2", lambda window: False)
     monkeypatch.setattr(gpu, "_are_disjoint", lambda window: False)
-
-
-def on_device(*arrays):
-    return [device.to_device(array) for array in arrays]
 
 
 def forward(case):
@@ -88,13 +84,13 @@ def test_the_first_nan_of_a_window_wins(tiles, monkeypatch):
 
 
 def max_gradients(case):
-    """Return the gradients and positions that a max pooling of `case` sends back."""
+    """Return output gradients and positions for a max pooling of `case`."""
     _, argmax = reference.max_pool2d_forward(with_ties(case[0]), *case[1:])
     return random_float32(np.random.default_rng(2), *argmax.shape), argmax
 
 
 def one_after_the_other(grad_output, argmax, shape):
-    """Send the gradients back in float32, in the order of the outputs."""
+    """Compute the input gradients in float32, in the order of the outputs."""
     planes = shape[0] * shape[1]
     grad_input = np.zeros((planes, shape[2] * shape[3]), np.float32)
     for plane, gradients, pixels in zip(
@@ -121,7 +117,7 @@ def test_a_whole_warp_may_share_a_maximum(rng):
 
 
 @pytest.mark.parametrize("bad", [-1, 12, 2**31 - 1, -(2**31)])
-def test_the_gradient_of_a_position_outside_the_plane_goes_nowhere(bad):
+def test_the_gradient_of_a_position_outside_the_plane_is_dropped(bad):
     argmax = np.array([[[[3, bad]]], [[[bad, 7]]]], np.int32)
     grad_output = np.array([[[[1, 10]]], [[[100, 1000]]]], np.float32)
     with sanitized() as reports:
@@ -239,7 +235,7 @@ def correct_arguments():
 @pytest.mark.parametrize(
     ("name", "wrong"), [(name, key) for name, arrays in correct_arguments().items() for key in arrays]
 )
-def test_arrays_of_another_place_or_dtype_are_refused(name, wrong):
+def test_wrong_arrays_raise(name, wrong):
     arguments = {key: device.to_device(array) for key, array in correct_arguments()[name].items()}
     options = {"input_shape": (2, 3, 4, 6)} if "backward" in name else {}
     if name != "max_pool2d_backward":
@@ -269,7 +265,7 @@ def test_outputs_may_not_overlap_inputs():
 
 
 @pytest.mark.parametrize("window", [(3, 2, 0), (2, 1, 0), ((2, 3), 2, 0), (2, (2, 3), 0), (2, 2, 1)], ids=str)
-def test_other_windows_than_2x2_tiles_take_the_kernel_for_all(window):
+def test_windows_other_than_2x2_tiles_take_the_general_kernel(window):
     assert launches_of(((1, 1, 8, 8), *window))[0] == "max_pool2d_forward_naive_kernel"
 
 

@@ -23,7 +23,7 @@ of_each_unit = pytest.mark.parametrize("unit", ["Tensor Cores", "FFMA"], indirec
 
 @pytest.fixture
 def unit(request, monkeypatch):
-    """Let products be computed by what a test is given."""
+    """Compute products with the unit given to the test."""
     monkeypatch.setattr(products, "product_unit", lambda precision: request.param)
     return request.param
 
@@ -35,7 +35,7 @@ WORKED = [
     # (number, tf32, float16, bfloat16): steps of 2**-10, 2**-10 and 2**-7 above 1
     (1.0, 1.0, 1.0, 1.0),
     (-0.1, -0.0999755859375, -0.0999755859375, -0.10009765625),
-    (1 + 2**-11, 1 + 2**-10, 1.0, 1.0),  # in the middle: away from zero; to the even one
+    (1 + 2**-11, 1 + 2**-10, 1.0, 1.0),  # in the middle: away from zero; to even
     (1 + 3 * 2**-11, 1 + 2**-9, 1 + 2**-9, 1.0),
     (-1 - 2**-11, -1 - 2**-10, -1.0, -1.0),
     (1 + 2**-8, 1 + 2**-8, 1 + 2**-8, 1.0),
@@ -63,7 +63,7 @@ def test_rounding_worked_by_hand(number, tf32, float16, bfloat16):
 
 
 def awkward_numbers():
-    """Return random bits, all of float16, the middles between these, and the neighbours of the middles."""
+    """Return random bits, all of float16, the midpoints between these, and their neighbours."""
     bits = np.random.default_rng(0).integers(0, 2**32, 100_000, dtype=np.uint32)
     halves = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32).view(np.uint32)
     middles = halves + np.uint32(0x1000)
@@ -274,12 +274,12 @@ def test_empty_products(ops):
 
 
 @backends("dense", gpu=True)
-def test_another_precision_is_refused_in_dense_layers(rng, ops):
+def test_another_precision_is_rejected_in_dense_layers(rng, ops):
     refuses(ops, linear_calls(rng, 2, 3, 4))
 
 
 @backends("conv", gpu=True)
-def test_another_precision_is_refused_in_convolutions(rng, ops):
+def test_another_precision_is_rejected_in_convolutions(rng, ops):
     refuses(ops, conv_calls(rng, *CONV[1]))
 
 
@@ -309,7 +309,7 @@ def test_without_tensor_cores_the_operations_compute_the_same(rng, unit):
             assert_close(device.to_host(out), getattr(reference, name)(*arguments, precision=precision))
 
 
-def test_which_unit_can_be_asked(monkeypatch):
+def test_the_used_unit_is_reported(monkeypatch):
     assert tensor_cores.product_unit("float32") == "FFMA"
     for capability, wanted in (((7, 5), "FFMA"), ((8, 0), "Tensor Cores"), ((12, 0), "Tensor Cores")):
         gpu = type("Gpu", (), {"compute_capability": capability})

@@ -1,4 +1,4 @@
-"""How operations are entered in the backends, and found there."""
+"""Operations are registered in the backends, and found there."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from cnn_numba.ops.backends import Operations, backend
 CORE = {"activation", "conv", "dense", "fused", "gather", "loss", "pool", "update"}
 
 
-def test_what_is_added_is_imported_when_it_is_asked_for_once():
+def test_added_operations_are_imported_once_on_request():
     calls = []
     added = [lambda: calls.append(1) or {"norm": "its norm", "conv": "another"}]
     found = Operations({"conv": "its conv"}, added)
@@ -22,7 +22,7 @@ def test_what_is_added_is_imported_when_it_is_asked_for_once():
         found.pool  # noqa: B018
 
 
-def test_operations_with_others_in_their_place_keep_them():
+def test_replaced_operations_are_kept():
     found = Operations({"conv": "its conv"}, [lambda: {"norm": "its norm", "pool": "its pool"}])
     mine = found.replace(conv="mine", norm="mine too")
     assert (mine.conv, mine.pool, mine.norm) == ("mine", "its pool", "mine too")
@@ -36,7 +36,7 @@ def test_a_backend_is_the_same_each_time():
 
 
 def test_importing_the_package_imports_no_kernels_beyond_the_core():
-    """Nor those of the core: a backend is imported when a model is built in it."""
+    """Nor those of the core: a backend is imported when a model is built on it."""
     program = "import sys, cnn_numba; cnn_numba.mnist_cnn(1); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     modules = [name.split(".") for name in done.stdout.split() if name.startswith("cnn_numba.")]

@@ -1,4 +1,4 @@
-"""What a backend is, beside its operations: working space for those that need it."""
+"""Backends beside their operations: working space for those that need it."""
 
 import copy
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ def test_the_reference_needs_no_working_space(name):
     assert with_scratch(functions, name, *SIZES[name]) is functions
 
 
-def test_functions_that_take_working_space_are_given_the_same_each_time():
+def test_functions_with_working_space_get_the_same_each_time():
     made = []
 
     def toy_scratch(size):
@@ -55,7 +55,7 @@ def test_a_call_with_working_space_allocates_none(monkeypatch):
         cpu.conv2d_forward(x, weight)
 
 
-def test_python_may_ask_for_names_of_its_own():
+def test_python_may_look_up_special_names():
     functions = with_scratch(backend("cpu").ops.conv, "conv2d", *SIZES["conv2d"])
     assert copy.copy(functions).conv2d_forward.keywords["scratch"] is functions.scratch
     with pytest.raises(TypeError, match="module"):  # it holds one, and no RecursionError hides that

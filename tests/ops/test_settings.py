@@ -1,4 +1,4 @@
-"""Arguments that are no arrays: every operation refuses alike, in every backend, what they must not be."""
+"""Arguments that are no arrays: every operation in every backend rejects the same invalid values."""
 
 import inspect
 
@@ -14,7 +14,7 @@ NO_FLAG = "1", None, NAN, -1, 1, 0.0, object(), [], np.array(True)
 NO_COUNT = "1", NAN, 1.0, -1, True, 2**70, object(), [], np.array(1), np.ones(9)
 NO_SIZES = (*NO_COUNT, None, (1, 2, 3, -4), (1, 2, "3", 4), [2] * 10000)
 FLAGS = "causal", "training", "nesterov", "relu", "flip", "transpose_a", "transpose_b"
-# What no operation may take for an argument of this name.
+# Invalid values for an argument of this name, in all operations.
 WRONG = {
     **dict.fromkeys(FLAGS, NO_FLAG),
     **dict.fromkeys(("lr", "eps", "weight_decay", "momentum"), (*NOT_A_NUMBER, -1, True)),
@@ -49,7 +49,7 @@ def test_the_table_knows_every_setting(module, name):
 @for_each(
     [(module, name) for module, name in OPERATIONS if settings_of(getattr(module, name), case_of(name))]
 )
-def test_a_wrong_setting_is_refused_by_name_before_anything_is_done(module, name):
+def test_a_wrong_setting_is_named_before_anything_is_done(module, name):
     function, case = getattr(module, name), case_of(name)
     arrays = {**case.written, **case.read}
     there = {key: send(module, array) for key, array in arrays.items()}
@@ -64,7 +64,7 @@ def test_a_wrong_setting_is_refused_by_name_before_anything_is_done(module, name
         np.testing.assert_array_equal(device.to_host(there[key]), array)
 
 
-# Beside the operations: what makes working space, and what a schedule needs of the host.
+# Beside the operations: functions for working space, and the host functions of a schedule.
 SIZES, COUNT = (1, 2, 4, 4), 3
 OTHERS = {
     "conv2d_scratch": {"input_shape": SIZES, "weight_shape": (2, 2, 3, 3), "stride": 1, "padding": 1},
@@ -78,7 +78,7 @@ WRONG_THERE = WRONG | {
 
 
 @for_each([(module, name) for module, name in PUBLIC if name in OTHERS])
-def test_a_wrong_setting_of_what_writes_nothing_is_refused(module, name):
+def test_a_wrong_setting_raises_in_functions_that_write_nothing(module, name):
     function, good = getattr(module, name), OTHERS[name]
     function(**good)
     for setting in good:

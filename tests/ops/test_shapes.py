@@ -59,7 +59,7 @@ def test_windows_name_both_axes_in_order():
         (lambda: pool2d_window((1, 1, 5, 5), (4, 1), 1, (2, 1)), r"got padding \(2, 1\) .* \(4, 1\)"),
     ],
 )
-def test_windows_refuse(call, match):
+def test_windows_reject(call, match):
     with pytest.raises(ValueError, match=match):
         call()
 
@@ -107,13 +107,13 @@ def test_check_array_accepts():
         (strided(np.zeros((2, 3), np.float32)), None, ValueError, r"C-contiguous, got shape \(2, 3\)"),
     ],
 )
-def test_check_array_refuses(array, shape, error, match):
+def test_check_array_rejects(array, shape, error, match):
     with pytest.raises(error, match=match):
         check_array("x", array, shape)
 
 
 @pytest.mark.parametrize("place", [np.zeros, device.zeros])
-def test_what_is_written_shares_no_memory(place):
+def test_outputs_share_no_memory(place):
     memory = place(8)
     a, b, c = memory[:4], memory[4:], memory[3:5]
     check_memory({"a": a}, {"b": b, "c": None})
@@ -139,7 +139,7 @@ def test_what_is_written_shares_no_memory(place):
             check_memory(written, read, may_be)
 
 
-def test_read_only_outputs_are_refused():
+def test_read_only_outputs_are_rejected():
     out = np.zeros(3, np.float32)
     out.flags.writeable = False
     with pytest.raises(ValueError, match="out must be writeable"):

@@ -1,4 +1,4 @@
-"""Declarations of what an operation takes: what they accept, and how they word what they refuse."""
+"""Declarations of an operation's arguments: what they accept, and the messages of their errors."""
 
 import gc
 import re
@@ -18,7 +18,7 @@ def ones(*shape, dtype=np.float32):
     return np.ones(shape, dtype)
 
 
-def test_outputs_that_are_none_are_made():
+def test_missing_outputs_are_allocated():
     x, weight, bias, y = DENSE(HOST, ones(2, 3), ones(4, 3), None, None)
     assert (x.shape, weight.shape, bias) == ((2, 3), (4, 3), None)
     assert (y.shape, y.dtype) == ((2, 4), np.float32)
@@ -47,14 +47,14 @@ def test_a_definition_gets_float64_and_no_output():
         (((2, 0), (4, 0), None, None), "x must not be empty, got shape (2, 0): in is 0"),
     ],
 )
-def test_messages_say_where_a_size_comes_from(memory, shapes, message):
+def test_messages_name_the_source_of_a_size(memory, shapes, message):
     arrays = [None if shape is None else ones(*shape) for shape in shapes]
-    for _ in range(2):  # what is refused is not taken for known
+    for _ in range(2):  # rejected arrays do not count as known
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             DENSE(memory, *arrays)
 
 
-def test_what_is_known_is_asked_for_its_type_again():
+def test_the_type_of_known_arrays_is_checked_again():
     DENSE(HOST, ones(2, 3), ones(4, 3), None, None)
     with pytest.raises(TypeError, match="weight must have dtype float32, got float64"):
         DENSE(HOST, ones(2, 3), ones(4, 3, dtype=np.float64), None, None)
@@ -83,7 +83,7 @@ def seen_before(spec=DENSE):
     ],
 )
 @pytest.mark.filterwarnings("ignore:Setting the .* on a NumPy array:DeprecationWarning")
-def test_arrays_seen_before_that_are_changed_in_place_are_refused(place, attribute, value, error):
+def test_arrays_changed_in_place_are_checked_again(place, attribute, value, error):
     arrays = seen_before()
     changed = arrays[place]
     if attribute == "writeable":
@@ -99,23 +99,23 @@ def test_arrays_seen_before_that_are_changed_in_place_are_refused(place, attribu
             DENSE(HOST, *arrays)
 
 
-def test_another_array_in_the_place_of_one_seen_before_is_refused():
+def test_another_array_at_the_address_of_an_earlier_one_is_checked():
     x, weight, bias, _ = seen_before()
     same = 0
     for number in range(50):
         y = ones(2, 3)
         DENSE(HOST, x, weight, bias, y)
-        # CPython gives the next array the memory, and so the id, of one that is gone.
+        # CPython gives the next array the memory, and so the id, of a deleted one.
         before = id(y)
         del y
         y = ones(2, 3, dtype=np.float64) if number % 2 else ones(2, 4)
         same += id(y) == before
         with pytest.raises((TypeError, ValueError), match="y must have"):
             DENSE(HOST, x, weight, bias, y)
-    assert same  # else this test shows nothing
+    assert same  # otherwise this test shows nothing
 
 
-def test_what_was_seen_is_not_kept_alive():
+def test_checked_arrays_are_not_kept_alive():
     spec = Spec("x[N in], weight[out in], bias?[out] -> y[N out]")
     arrays = seen_before(spec)
     (known,) = spec._seen._known
@@ -139,7 +139,7 @@ def test_arrays_seen_before_are_checked_again_with_other_arguments():
         assert made is not DENSE(HOST, x, weight, None, None)[-1]
 
 
-def test_shapes_and_windows_seen_before_are_no_others_that_are_equal():
+def test_equal_shapes_of_other_types_are_checked_again():
     g, x = ones(1, 1, 1, 1), ones(1, 1, 2, 2)
     for _ in range(2):
         assert WINDOW(HOST, (1, 1, 2, 2), g, x, window=(1, 0, 2))[-1].out == (1, 1)
@@ -180,7 +180,7 @@ def test_an_axis_may_be_a_multiple():
             spec(HOST, ones(*shape), ones(*weight), None)
 
 
-def test_any_number_of_axes_may_lead():
+def test_any_number_of_leading_axes():
     spec = Spec("w[F ...], x[samples... F ...] -> mean[samples...]", filled="samples...")
     assert spec(HOST, ones(4, 5), ones(2, 3, 4, 5), None)[-1].shape == (2, 3)
     assert spec(HOST, ones(4), ones(2, 4), None)[-1].shape == (2,)
@@ -198,7 +198,7 @@ def test_any_number_of_axes_may_lead():
         spec(HOST, ones(4), ones(2, 3, 4), ones(2))
 
 
-def test_what_is_updated_in_place_is_no_input_of_another():
+def test_arrays_updated_in_place_are_no_other_input():
     spec = Spec("p![P], g[P], count!:int32[1]")
     p = ones(3)
     assert spec(HOST, p, ones(3), ones(1, dtype=np.int32))[0] is p

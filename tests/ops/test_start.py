@@ -1,4 +1,4 @@
-"""What comes before the first training step: imports, and functions that are compiled or loaded."""
+"""Before the first training step: imports, and functions that are compiled or loaded."""
 
 import gc
 import os
@@ -12,7 +12,7 @@ from numba import njit, prange, vectorize
 from cnn_numba.ops.shared import compiling as jit, libraries
 from cnn_numba.ops.shared.jit import exact_jit, serial_jit
 
-# What a program that trains on the CPU needs no time for.
+# Modules that a training on the CPU does not need.
 LATER = [
     "gpuless.access",
     "gpuless.sanitizer",
@@ -22,7 +22,7 @@ LATER = [
     "numba.cuda",
     "tqdm",
 ]
-# What Numba imports in order to compile, and is not needed to load.
+# Modules that Numba needs to compile, but not to load.
 COMPILER = ["numba.np.linalg", "scipy.linalg", "pycparser"]
 
 STEP = """
@@ -43,7 +43,7 @@ print(len(modules), float(losses.sum()).hex(), *sorted(sys.modules))
 
 
 def step(folder):
-    """Take a step in a new process; return how many machine codes it has, the loss, and what it imported."""
+    """Take a step in a new process; return the number of machine codes, the loss, and the imports."""
     command = [sys.executable, "-c", STEP]
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -53,7 +53,7 @@ def step(folder):
 
 
 @pytest.mark.slow
-def test_only_what_python_calls_becomes_machine_code_and_loading_it_needs_no_compiler(tmp_path):
+def test_only_functions_called_from_python_become_machine_code(tmp_path):
     tmp_path.chmod(0o700)
     compiled, loss, modules = step(tmp_path)
     kept = len([*tmp_path.rglob("*.nbc")])
@@ -97,12 +97,12 @@ def test_a_part_raises_its_error_compiled_and_loaded(new_functions):
     assert [sum(function.stats.cache_hits.values()) for function in new_functions] == [0, 1]
 
 
-def test_objects_that_are_set_aside_while_a_function_is_compiled_are_put_back(new_functions, monkeypatch):
+def test_objects_set_aside_during_compilation_are_restored(new_functions, monkeypatch):
     monkeypatch.setattr(libraries, "_set_aside", False)
     gc.unfreeze()
     new_functions[0](3)
     assert gc.get_freeze_count() == 0
-    gc.freeze()  # as a program does that then forks
+    gc.freeze()  # like a program that then forks
     count = gc.get_freeze_count()
     try:
         new_functions[0](3.0 > 2)  # for another type
@@ -113,8 +113,8 @@ def test_objects_that_are_set_aside_while_a_function_is_compiled_are_put_back(ne
         gc.unfreeze()
 
 
-def test_functions_of_others_are_compiled_as_before(new_functions):
-    """Numba's own functions, such as min, are parts from when one of ours was the first to call them."""
+def test_other_functions_are_compiled_as_before(new_functions):
+    """Numba's own functions, such as min, become parts when one of ours is the first to call them."""
     assert new_functions[0](20) == sum(min(i * i, 100) for i in range(20))
 
     @njit

@@ -172,7 +172,7 @@ def test_momentum_by_hand(ops):
         ops.sgd_update(parameters, floats(2, -4), velocity, lr=0.5, momentum=0.5)
         np.testing.assert_array_equal(velocity, expected_velocity)
         np.testing.assert_array_equal(parameters, expected)
-    # nesterov looks ahead: the gradient 2 plus half the new velocity, 0.5 * 3.75
+    # Nesterov looks ahead: the gradient 2 plus half the new velocity, 0.5 * 3.75
     ops.sgd_update(parameters, floats(2, -4), velocity, lr=0.5, momentum=0.5, nesterov=True)
     np.testing.assert_array_equal(velocity, [3.75, -7.5])
     np.testing.assert_array_equal(parameters, [-4.25 - 1.9375, 8.5 + 3.875])
@@ -205,7 +205,7 @@ def test_adam_weight_decay_is_part_of_the_gradient(ops):
 
 
 @backends("update", gpu=True)
-def test_a_parameter_that_never_had_a_gradient_stays(ops):
+def test_a_parameter_without_a_gradient_stays(ops):
     parameters, zeros = floats(3, -1), floats(0, 0)
     for step in range(1, 4):
         ops.adam_update(parameters, zeros, zeros.copy(), zeros.copy(), step, lr=0.1)
@@ -229,7 +229,7 @@ def test_without_momentum_the_velocity_is_left_alone(ops):
 
 
 @backends("update", gpu=True)
-def test_any_kind_of_number_will_do(ops):
+def test_any_kind_of_number_is_accepted(ops):
     parameters, velocity, exp_avg, exp_avg_sq = floats(0), floats(0), floats(0), floats(0)
     ops.sgd_update(
         parameters, floats(1), velocity, np.float32(1), momentum=np.float64(0.5), nesterov=np.True_
@@ -286,7 +286,7 @@ PARAMETERS = [
 
 
 def check_refused(ops, name, arguments, error, match):
-    """Insist on the error, and that nothing changed."""
+    """Check the error, and that nothing changed."""
     with pytest.raises(error, match=match):
         getattr(ops, name)(**arguments)
     for value in arguments.values():
@@ -296,7 +296,7 @@ def check_refused(ops, name, arguments, error, match):
 
 @backends("update", gpu=True)
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
-def test_shapes_that_do_not_fit_are_refused(ops, name, parameter):
+def test_wrong_shapes_raise(ops, name, parameter):
     for wrong in ((1,), (4,), (3, 1), ()):
         arguments = good_arguments(name) | {parameter: np.ones(wrong, np.float32)}
         check_refused(ops, name, arguments, ValueError, r"must have shape \(\S+\), got \(.*\)")
@@ -304,7 +304,7 @@ def test_shapes_that_do_not_fit_are_refused(ops, name, parameter):
 
 @backends("update", gpu=True)
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
-def test_other_types_are_refused(ops, name, parameter):
+def test_other_types_are_rejected(ops, name, parameter):
     for wrong, got in (
         (np.ones(3, np.int32), "int32"),
         ([1.0, 1.0, 1.0], r"\[1.0, 1.0, 1.0\]"),
@@ -315,7 +315,7 @@ def test_other_types_are_refused(ops, name, parameter):
 
 
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
-def test_cpu_refuses_what_it_cannot_compute(name, parameter):
+def test_cpu_rejects_wrong_arrays(name, parameter):
     arguments = good_arguments(name)
     wrong_dtype = arguments | {parameter: np.ones(3)}
     check_refused(cpu, name, wrong_dtype, TypeError, f"{parameter} must have dtype float32, got float64")
@@ -344,7 +344,7 @@ def test_steps_count_from_one(ops, step, error, match):
     check_refused(ops, "adam_update", good_arguments("adam_update") | {"step": step}, error, match)
 
 
-def test_cpu_read_only_state_is_refused():
+def test_cpu_read_only_state_is_rejected():
     arrays = [np.ones(3, np.float32) for _ in range(4)]
     for index, name in ((0, "parameters"), (2, "exp_avg"), (3, "exp_avg_sq")):
         arrays[index].flags.writeable = False

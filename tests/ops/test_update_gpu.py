@@ -86,7 +86,7 @@ def test_scheduled_updates_give_the_bits_of_the_plain_ones(rng, name, options, k
 
 @all_settings
 def test_a_schedule_may_begin_at_any_step(rng, name, options, kernel):
-    """Rates of steps 4 to 6 carry on after three plain steps: what resuming in the middle of a run does."""
+    """Rates of steps 4 to 6 continue after three plain steps, as when a run is resumed."""
     arenas, gradients, lrs = problem(rng, name, 9)
     plain, resumed = on_device(arenas), on_device(arenas)
     rates = device.to_device(make_rates(name, lrs[3:], options, first_step=4))
@@ -139,7 +139,7 @@ def test_the_sanitizer_finds_nothing(rng, name, options, kernel):
 @pytest.mark.parametrize("size", [0, 1, 2 * THREADS + 77])
 @pytest.mark.parametrize("row", [1, SKIPPED, 3])
 def test_a_scheduled_step_moves_another_cursor(rng, name, options, kernel, size, row):
-    """Whether the step is skipped or its rates are not there, and where there are no parameters too."""
+    """Also if the step is skipped, its rates are missing, or there are no parameters."""
     arenas, (gradient, *_), lrs = problem(rng, name, size, steps=3)
     rates, gradient = device.to_device(make_rates(name, lrs, options)), device.to_device(gradient)
     arenas, expected = on_device(arenas), on_device(arenas)
@@ -204,7 +204,7 @@ def good_arguments(name, scheduled):
 
 
 @pytest.mark.parametrize("name", UPDATES)
-def test_arrays_that_are_not_as_they_should_be_are_refused(name):
+def test_wrong_arrays_raise(name):
     good = good_arguments(name.partition("_")[0], name.endswith("scheduled"))
     getattr(gpu, name)(**good)
     for argument, array in good.items():
@@ -231,7 +231,7 @@ def test_scheduled_nesterov_needs_momentum():
 
 
 def lost_digits(name, gradient, parameters, lr, options):
-    """Return by how much rounding the decayed gradient can move the parameters.
+    """Return how far rounding the decayed gradient can move the parameters.
 
     Adam's step is lr g / (|g| + eps): steep where weight decay cancels the gradient to something near eps,
     which among 20 million elements it does.

@@ -1,4 +1,4 @@
-"""Training on images that are moved and mirrored at random: repeatable, resumable, alike on every device."""
+"""Training on images moved and mirrored at random: repeatable, resumable, the same on every device."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def train(data, place="cpu", augment="crop-flip", weight_decay=1e-3, epochs=2, *
     return device.to_host(model.parameters).copy(), history
 
 
-def test_what_the_names_mean():
+def test_the_meaning_of_the_names():
     assert augmentation("none", (3, 32, 32), 0) is None
     moved, mirrored = (augmentation(name, (3, 32, 24), 5) for name in ("crop", "crop-flip"))
     assert (moved[:2], mirrored[:2]) == ((4, False), (4, True))
@@ -48,7 +48,7 @@ def test_what_the_names_mean():
         augmentation("mixup", (3, 32, 32), 0)
 
 
-def test_every_batch_is_augmented_anew_in_each_epoch(data):
+def test_batches_are_augmented_differently_in_each_epoch(data):
     model = toy()
     how = Augmentation(1, True, 77)
     steps = steps_of(
@@ -73,7 +73,7 @@ def test_trainings_repeat_and_depend_on_the_augmentation(data):
     assert (train(data, weight_decay=0.0)[0] != trained["crop-flip"]).any()
 
 
-def test_a_training_is_resumed_in_the_middle_of_an_epoch_to_the_same_bits(data, tmp_path):
+def test_resuming_in_the_middle_of_an_epoch_gives_the_same_bits(data, tmp_path):
     import signal
 
     def interrupt(step, loss):
@@ -92,7 +92,7 @@ def test_a_training_is_resumed_in_the_middle_of_an_epoch_to_the_same_bits(data, 
     np.testing.assert_array_equal(train(data, out=tmp_path, resume=True)[0], whole)
 
 
-def test_a_checkpoint_from_before_there_was_augmentation_is_resumed(data, tmp_path):
+def test_a_checkpoint_from_before_augmentation_existed_is_resumed(data, tmp_path):
     path = tmp_path / "checkpoint.npz"
     constant = {"augment": "none", "schedule": "constant", "out": tmp_path}
     train(data, epochs=1, **constant)
@@ -115,7 +115,7 @@ def test_a_checkpoint_from_before_there_was_augmentation_is_resumed(data, tmp_pa
         ({"weight_decay": -1}, "at least 0"),
     ],
 )
-def test_a_crafted_recipe_is_refused(data, tmp_path, changed, message):
+def test_a_crafted_recipe_is_rejected(data, tmp_path, changed, message):
     train(data, epochs=1, out=tmp_path)
     recipe = load_checkpoint(tmp_path / "checkpoint.npz").progress["recipe"]
     save_checkpoint(tmp_path / "checkpoint.npz", toy(), None, {"recipe": recipe | changed})
@@ -125,7 +125,7 @@ def test_a_crafted_recipe_is_refused(data, tmp_path, changed, message):
 
 @pytest.mark.gpu
 @pytest.mark.slow
-def test_the_gpu_draws_and_trains_alike_and_its_graphs_replay_the_same_bits(data):
+def test_the_gpu_draws_and_trains_like_the_cpu_and_its_graphs_give_the_same_bits(data):
     """A graph recorded in the first epoch is replayed in the second and third, with their own numbers."""
     launched, replayed = (train(data, "gpu", epochs=3, graph=graph)[0] for graph in (False, True))
     np.testing.assert_array_equal(replayed, launched)

@@ -32,9 +32,7 @@ def losses_of(network, batch_size, count, place, graph=False):
 @pytest.mark.parametrize(
     ("network", "batch_size", "count"), [(mnist_cnn, 32, 40), (mnist_cnn, 32, 100), (mnist_rows, 32, 100)]
 )
-def test_a_training_follows_that_of_the_cpu_backend_and_its_graph_replays_the_same_bits(
-    network, batch_size, count
-):
+def test_training_follows_the_cpu_backend_and_its_graph_gives_the_same_bits(network, batch_size, count):
     launched, replayed = (losses_of(network, batch_size, count, "gpu", graph) for graph in (False, True))
     expected = losses_of(network, batch_size, count, "cpu")
     assert replayed == launched

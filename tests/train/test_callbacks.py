@@ -1,4 +1,4 @@
-"""Each callback alone, around a training run that takes no step, and the order in which they are called."""
+"""Each callback alone, around a training run without steps, and the order of the calls."""
 
 import errno
 import json
@@ -45,7 +45,7 @@ def after_steps(run, count):
 # --- When they are called ----------------------------------------------------------------------------------
 
 
-def test_callbacks_are_called_in_their_order_and_only_where_they_say_something():
+def test_callbacks_are_called_in_order_and_only_for_events_they_define():
     calls = []
 
     class Noting(Callback):
@@ -66,7 +66,7 @@ def test_callbacks_are_called_in_their_order_and_only_where_they_say_something()
 
 
 @pytest.mark.parametrize("event", ["step_end", "epoch_trained"])
-def test_a_loss_that_is_nan_diverges(event):
+def test_a_nan_loss_is_a_divergence(event):
     run = after_steps(a_run(), 2)
     getattr(Divergence(), event)(run)
     run.steps.totals[0] = np.nan
@@ -74,7 +74,7 @@ def test_a_loss_that_is_nan_diverges(event):
         getattr(Divergence(), event)(run)
 
 
-def test_where_the_totals_are_not_cheap_a_step_is_not_looked_at():
+def test_steps_are_not_checked_if_totals_are_expensive():
     run = after_steps(a_run(), 1)
     run.steps.cheap_totals, run.steps.totals[0] = False, np.inf
     Divergence().step_end(run)
@@ -82,7 +82,7 @@ def test_where_the_totals_are_not_cheap_a_step_is_not_looked_at():
         Divergence().epoch_trained(run)
 
 
-def test_an_epoch_with_a_nan_in_its_test_or_its_parameters_diverges():
+def test_a_nan_in_test_loss_or_parameters_is_a_divergence():
     run = after_steps(a_run(), 1)
     run.entry = dict(ENTRY)
     Divergence().epoch_measured(run)
@@ -104,7 +104,7 @@ def test_the_first_layer_with_a_nan_is_named():
 # --- Interrupts --------------------------------------------------------------------------------------------
 
 
-def test_ctrl_c_is_noted_and_read_after_the_step():
+def test_ctrl_c_is_handled_after_the_step():
     run, interrupts = after_steps(a_run(out="runs"), 2), Interrupts()
     with run.exits:
         interrupts.begin(run)
@@ -121,7 +121,7 @@ def test_ctrl_c_is_noted_and_read_after_the_step():
     assert error.history == []
 
 
-def test_one_of_several_workers_asks_and_all_stop_after_the_same_step():
+def test_one_worker_asks_and_all_stop_after_the_same_step():
     class Two(Alone):
         size = 2
 
@@ -184,7 +184,7 @@ def test_the_log_warns_of_few_steps_and_gives_each_epoch_a_line():
 
 
 @pytest.mark.parametrize(("resumed", "epochs"), [(True, 3), (False, 10)])
-def test_who_goes_on_or_trains_long_enough_is_not_warned(resumed, epochs):
+def test_resumed_and_long_trainings_give_no_warning(resumed, epochs):
     lines = []
     run = a_run(lines, epochs=epochs)
     run.resumed = resumed
@@ -212,7 +212,7 @@ def test_a_slow_first_step_says_that_kernels_compile_and_so_does_its_epoch(monke
 # --- Saving ------------------------------------------------------------------------------------------------
 
 
-def test_what_was_saved_in_an_epoch_is_gone_on_with(tmp_path):
+def test_a_checkpoint_within_an_epoch_is_resumed(tmp_path):
     lines = []
     run = after_steps(a_run(lines, tmp_path), 2)
     Saving().interrupted(run)
@@ -231,7 +231,7 @@ def test_what_was_saved_in_an_epoch_is_gone_on_with(tmp_path):
     assert lines == [f"Resuming {tmp_path / 'checkpoint.npz'} at epoch 1, step 3"]
 
 
-def test_whole_numbers_are_totals_to_go_on_with(tmp_path):
+def test_integer_totals_can_be_resumed(tmp_path):
     Saving().interrupted(after_steps(a_run([], tmp_path), 2))
     with np.load(tmp_path / "checkpoint.npz") as file:
         arrays = dict(file)
@@ -256,7 +256,7 @@ def test_the_curves_are_drawn_after_the_last_epoch(tmp_path):
     assert load_checkpoint(run.checkpoint_path).progress["epoch"] == 2
 
 
-def test_without_a_folder_nothing_is_saved_and_nothing_gone_on_with():
+def test_without_a_folder_nothing_is_saved_or_resumed():
     run = a_run()
     Saving().prepare(run)
     Saving().begin(run)
@@ -266,7 +266,7 @@ def test_without_a_folder_nothing_is_saved_and_nothing_gone_on_with():
         Saving().begin(a_run(resume=True))
 
 
-def test_after_a_restart_a_run_goes_on_from_its_own_checkpoint(tmp_path):
+def test_after_a_restart_a_run_resumes_from_its_own_checkpoint(tmp_path):
     def begun(name):
         run = a_run(out=tmp_path, workers=Alone())
         run.workers.run, run.workers.restarted = name, True
@@ -280,7 +280,7 @@ def test_after_a_restart_a_run_goes_on_from_its_own_checkpoint(tmp_path):
     assert begun("monday").step == 1
 
 
-def test_not_the_first_worker_writes_nothing(tmp_path):
+def test_only_the_first_worker_writes(tmp_path):
     class Second(Alone):
         rank, size = 1, 2
 
@@ -296,7 +296,7 @@ def test_not_the_first_worker_writes_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_ends_fit_and_the_training_goes_on_from_the_epoch_before(tmp_path, monkeypatch):
+def test_a_full_disk_ends_fit_and_the_training_resumes_from_the_epoch_before(tmp_path, monkeypatch):
     def model_and_options():
         model = small_net()
         return (model, stripes(), Adam(model, lr=1e-2)), {

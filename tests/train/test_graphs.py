@@ -1,4 +1,4 @@
-"""Training on the GPU, in the simulator: equal to the CPU's, and the same whether replayed or launched."""
+"""Training on the GPU, in the simulator: equal to the CPU, and the same whether replayed or launched."""
 
 import contextlib
 import contextvars
@@ -24,7 +24,7 @@ from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.step import train_step
 
 BATCH = 2
-# Two whole batches and a tail: each step is simulated, which takes a second.
+# Two whole batches and a tail: a simulated step takes a second.
 IMAGES = 5
 
 
@@ -94,7 +94,7 @@ def test_a_step_on_the_gpu_equals_the_cpu_s(optimizer, count, rng):
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-6)
 
 
-def test_models_begin_alike_and_predict_alike(rng):
+def test_models_start_and_predict_alike(rng):
     x = rng.random((2, 1, 10, 10), dtype=np.float32)
     ours, theirs = toy_cnn("gpu"), toy_cnn("cpu")
     np.testing.assert_array_equal(device.to_host(ours.parameters), theirs.parameters)
@@ -107,7 +107,7 @@ def test_a_relu_is_computed_by_the_layer_before():
         assert (linear.relu, relu.fused) == (True, True)
 
 
-def test_a_host_array_is_refused():
+def test_a_host_array_is_rejected():
     with pytest.raises(TypeError, match=r"x is an array on the host, shape \(1, 1, 10, 10\)"):
         toy_cnn().forward(np.zeros((1, 1, 10, 10), np.float32))
 
@@ -167,7 +167,7 @@ def test_a_nan_is_noticed_at_the_end_of_the_epoch(data):
 
 
 @pytest.mark.parametrize(("first", "then"), [("cpu", "gpu"), ("gpu", "cpu")])
-def test_a_training_goes_on_on_another_device(first, then, data, tmp_path):
+def test_a_training_resumes_on_another_device(first, then, data, tmp_path):
     whole = toy_cnn("cpu")
     fit(whole, data, Adam(whole, lr=1e-2), epochs=2, schedule="constant", progress=False)
     lines = []
@@ -188,7 +188,7 @@ def test_a_training_goes_on_on_another_device(first, then, data, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_training_is_resumed_in_the_middle_of_an_epoch_to_the_same_bits(data, tmp_path):
+def test_resuming_in_the_middle_of_an_epoch_gives_the_same_bits(data, tmp_path):
     whole = toy_cnn()
     fit(whole, data, Adam(whole, lr=1e-2), epochs=2, progress=False)
 
@@ -227,7 +227,7 @@ def test_a_network_of_the_gpu_is_loaded_on_the_cpu(tmp_path):
 
 @pytest.fixture
 def fake_graphs(monkeypatch):
-    """Record as a CUDA graph does: launches and their arguments, none of which runs before the replay."""
+    """Record like a CUDA graph: launches and their arguments, which run only in the replay."""
     recorded = []
 
     def record(function):
@@ -250,13 +250,13 @@ def fake_graphs(monkeypatch):
 
 
 class SecondOfTwo(Alone):
-    """A worker that has no image of a batch of one, and lets the gradients be."""
+    """A worker without an image from a batch of one, which leaves the gradients alone."""
 
     size, rank = 2, 1
 
 
 class SecondPart(Part):
-    """What such a worker takes of a batch."""
+    """The share of such a worker in a batch."""
 
     def phases_of_nothing(self):
         yield "loss"
@@ -267,7 +267,7 @@ class SecondPart(Part):
     [("none", ALONE, 0), ("crop", ALONE, 1), ("none", SecondOfTwo(), 1)],
 )
 def test_each_step_takes_its_rate_and_moves_the_cursors(data, augment, workers, advances):
-    """Without a launch for it, but where no kernel gathers that could move a cursor."""
+    """Without an extra launch, except if no gathering kernel could move a cursor."""
     model, lrs, count = toy_cnn(), [0.02, 0.01, 0.005], 1
     common = model, CrossEntropyLoss(BATCH, 4, "gpu"), SGD(model), data, lambda line: None, False
     steps = step.steps_of(*common, augmentation(augment, (1, 10, 10), 0), SecondPart(workers=workers))
@@ -305,7 +305,7 @@ def test_replaying_a_recorded_step_is_training(data, fake_graphs):
 
 
 @pytest.mark.slow
-def test_the_loss_of_a_replayed_step_is_that_of_its_whole_batch(data, fake_graphs):
+def test_the_loss_of_a_replayed_step_covers_its_whole_batch(data, fake_graphs):
     # In the second epoch the whole batches are replayed after the tail's step has run.
     seen = []
     for graph in (True, False):
@@ -322,7 +322,7 @@ def test_the_loss_of_a_replayed_step_is_that_of_its_whole_batch(data, fake_graph
     assert len(fake_graphs) == 3
 
 
-def test_without_graphs_it_says_so_once_and_trains(data):
+def test_without_graphs_it_warns_once_and_trains(data):
     model, lines = toy_cnn(), []
     fit(model, data, SGD(model, lr=1e-2), epochs=1, progress=False, log=lines.append)
     if device.simulated():
@@ -331,7 +331,7 @@ def test_without_graphs_it_says_so_once_and_trains(data):
 
 
 class FakeStream:
-    """Notes for which streams it waits."""
+    """Records the streams that it waits for."""
 
     def __init__(self):
         self.waited = []
@@ -341,7 +341,7 @@ class FakeStream:
 
 
 class FakeCore:
-    """Stands in for `cuda.core`: notes what is asked of the stream, the builder and the graph."""
+    """Replaces `cuda.core`: records the calls of the stream, the builder and the graph."""
 
     def __init__(self, failure=None):
         self.calls, self.failure = [], failure
@@ -361,7 +361,7 @@ class FakeCore:
 
     def end_building(self):
         if self.failure:
-            raise self.failure  # and the stream goes on recording, as the real one does then
+            raise self.failure  # and the stream continues to record, like the real one
         self.calls.append("end")
         return self
 
@@ -380,7 +380,7 @@ class FakeCore:
 
 @pytest.fixture
 def core(monkeypatch):
-    """Let `record` find a `cuda.core`, and a GPU."""
+    """Give `record` a `cuda.core` and a GPU."""
 
     def become(failure=None):
         fake = FakeCore(failure)
@@ -392,14 +392,14 @@ def core(monkeypatch):
     return become
 
 
-def test_what_is_recorded_goes_to_the_stream_of_the_builder_and_the_graph_to_the_stream(core):
+def test_recording_uses_the_builders_stream_and_replay_the_current_one(core):
     fake = core()
     with device.use_stream(fake):
         replay = graphs.record(lambda: fake.calls.append(device.current_stream() is fake.stream))
         assert fake.calls == ["begin", True, "end", "close"]
         replay()
     assert fake.calls[4:] == ["launch"]
-    # Both streams are recorded, and come together in the end.
+    # Both streams are recorded, and joined in the end.
     assert (fake.side.waited, fake.stream.waited) == ([fake.stream], [fake.side])
 
 
@@ -409,20 +409,20 @@ def test_the_simulator_records_nothing(monkeypatch):
         graphs.record(lambda: None)
 
 
-def test_what_cannot_be_recorded_is_a_reason_and_ends_the_recording(core):
+def test_unrecordable_operations_end_the_recording_with_a_reason(core):
     fake = core(RuntimeError("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"))
     with device.use_stream(fake), pytest.raises(graphs.GraphsUnavailable, match="CAPTURE_INVALIDATED"):
         graphs.record(lambda: None)
-    # What came first is the reason, not what it led to.
+    # The first error is the reason, not its consequences.
     with device.use_stream(fake), pytest.raises(graphs.GraphsUnavailable, match="division by zero"):
         graphs.record(lambda: 1 / 0)
-    # Closed, or the stream would record for ever: nobody could launch anything on it.
+    # Closed, or the stream would record for ever: nothing could be launched on it.
     assert fake.calls == ["begin", "close"] * 2
 
 
 @pytest.mark.slow
-def test_what_a_branch_launches_may_come_last(data, monkeypatch):
-    """In a graph it may begin at once, as it does without one, and as late as the next join, as here."""
+def test_launches_of_a_branch_may_come_last(data, monkeypatch):
+    """In a graph it may begin at once, as without one, or as late as the next join, as here."""
     from cnn_numba.nn import heads
 
     late, held = [], []
@@ -478,7 +478,7 @@ def test_a_real_graph_gives_the_bits_of_plain_launches(data):
 
 
 @pytest.mark.gpu
-def test_a_branch_runs_beside_what_follows_until_they_join():
+def test_a_branch_runs_beside_later_launches_until_they_join():
     if device.hardware():
         pytest.skip("when each kernel runs is modelled by the emulated GPU")
     from cnn_numba.ops.activation.gpu import relu_forward

@@ -1,4 +1,4 @@
-"""Two training runs in one folder: the second is refused, and what a killed one leaves is no obstacle."""
+"""Two training runs in one folder: the second raises, and leftovers of a killed one are no obstacle."""
 
 import errno
 import fcntl
@@ -39,7 +39,7 @@ def other(tmp_path):
 
 
 @pytest.mark.parametrize("resume", [False, True])
-def test_a_second_training_is_refused_and_told_of_the_first(tmp_path, other, resume):
+def test_a_second_training_raises_and_names_the_first(tmp_path, other, resume):
     before = sorted(path.name for path in tmp_path.iterdir())
     with pytest.raises(FolderInUse) as refused:
         run(tmp_path, resume=resume)
@@ -49,7 +49,7 @@ def test_a_second_training_is_refused_and_told_of_the_first(tmp_path, other, res
     assert sorted(path.name for path in tmp_path.iterdir()) == before == [LOCK]
 
 
-def test_a_training_within_a_training_is_refused_as_well(tmp_path):
+def test_a_training_within_a_training_raises_too(tmp_path):
     refused = []
 
     def train_again(step, loss):
@@ -64,7 +64,7 @@ def test_a_training_within_a_training_is_refused_as_well(tmp_path):
     assert not (tmp_path / LOCK).exists()
 
 
-def test_a_killed_training_holds_nothing_and_what_it_left_goes(tmp_path, other):
+def test_a_killed_training_holds_no_lock_and_its_leftovers_are_removed(tmp_path, other):
     other.send_signal(signal.SIGKILL)
     other.wait()
     for name in (".checkpoint.npz.partial-0123abcd", ".history.json.partial", ".mine.partial-0123abcd"):
@@ -74,7 +74,7 @@ def test_a_killed_training_holds_nothing_and_what_it_left_goes(tmp_path, other):
     assert [path.name for path in tmp_path.glob(".*")] == [".mine.partial-0123abcd"]
 
 
-def test_who_waits_for_a_file_that_is_gone_locks_the_new_one(tmp_path, monkeypatch):
+def test_waiting_for_a_removed_file_locks_the_new_one(tmp_path, monkeypatch):
     """The earlier run ends between the opening and the locking of its file."""
     lock, times = fcntl.flock, []
 
@@ -110,7 +110,7 @@ def no_locks(monkeypatch):
     monkeypatch.setattr(fcntl, "flock", flock)
 
 
-def test_without_locks_a_live_process_is_in_the_way(tmp_path, no_locks, other):
+def test_without_locks_a_live_process_blocks_the_training(tmp_path, no_locks, other):
     with pytest.raises(FolderInUse) as refused:
         run(tmp_path)
     assert HELD.match(str(refused.value)).group(1) == str(other.pid)
@@ -133,7 +133,7 @@ def test_without_locks_a_live_process_is_in_the_way(tmp_path, no_locks, other):
         (f'{{"host": "{socket.gethostname()}", "process": {10**30}}}', True),
     ],
 )
-def test_without_locks_what_the_file_says_counts(tmp_path, no_locks, text, gone):
+def test_without_locks_the_contents_of_the_file_count(tmp_path, no_locks, text, gone):
     (tmp_path / LOCK).write_text(text)
     if gone:
         run(tmp_path, epochs=1)
@@ -142,7 +142,7 @@ def test_without_locks_what_the_file_says_counts(tmp_path, no_locks, text, gone)
             run(tmp_path)
 
 
-def test_an_error_that_is_no_lack_of_locks_is_not_hidden(tmp_path, monkeypatch):
+def test_other_errors_of_locking_are_raised(tmp_path, monkeypatch):
     def flock(file, how):
         raise OSError(errno.EIO, "Input/output error")
 
@@ -154,7 +154,7 @@ def test_an_error_that_is_no_lack_of_locks_is_not_hidden(tmp_path, monkeypatch):
 # --- Files that are written whole --------------------------------------------------------------------------
 
 
-def test_a_file_that_many_write_at_once_is_whole_whenever_it_is_read(tmp_path):
+def test_concurrent_writers_never_leave_a_partial_file(tmp_path):
     path, done = tmp_path / "file", threading.Event()
     texts = [bytes([letter]) * 100_000 for letter in b"abcd"]
 
@@ -178,7 +178,7 @@ def test_a_file_that_many_write_at_once_is_whole_whenever_it_is_read(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
-def test_what_was_left_long_ago_goes_with_the_next_write(tmp_path):
+def test_old_leftovers_are_removed_by_the_next_write(tmp_path):
     for name, age in ((".file.partial", 90_000), (".file.partial-old", 90_000), (".file.partial-new", 60)):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (time.time() - age,) * 2)
@@ -199,7 +199,7 @@ def test_a_pipe_stays_a_pipe(tmp_path):
     assert (tmp_path / "pipe").is_fifo()
     if Path("/dev/full").is_char_device():
         (full := tmp_path / "pipe").unlink()
-        full.symlink_to("/dev/full")  # the link, for what would be replaced is in this folder
+        full.symlink_to("/dev/full")  # the link, because the file to replace is in this folder
         with pytest.raises(OSError, match=r"No space left on device: '.*pipe'"):
             with written_whole(full) as file:
                 file.write(b"text")
@@ -210,14 +210,14 @@ def refuse(path=None, *_, **__):
     raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
 
-def test_a_read_only_folder_is_named_and_not_a_file_that_was_tried(tmp_path, monkeypatch):
+def test_a_read_only_folder_is_named_instead_of_the_temporary_file(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.TemporaryFile", refuse)
     with pytest.raises(OSError, match=r"Read-only file system: '.*/runs'"):
         check_writable(tmp_path / "runs")
 
 
 def test_a_read_only_folder_names_the_file(tmp_path, monkeypatch):
-    """The folder takes no file, and so lets none be removed either: the first error is the one to read."""
+    """No file can be created in the folder, nor removed: the first error is the important one."""
     monkeypatch.setattr("builtins.open", refuse)
     monkeypatch.setattr("pathlib.Path.unlink", refuse)
     with pytest.raises(OSError, match=r"Read-only file system: '.*/file'"):

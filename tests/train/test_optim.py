@@ -41,7 +41,7 @@ def test_steps_equal_pytorch(model, rng, ours, theirs, options):
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_saved_state_goes_on_with_the_same_numbers(name, rng, model):
+def test_saved_state_continues_with_the_same_numbers(name, rng, model):
     gradients = rng.standard_normal((6, model.gradients.size)).astype(np.float32)
     options = {"momentum": 0.9} if name == "sgd" else {}
     first = OPTIMIZERS[name](model, lr=0.1, **options)
@@ -64,7 +64,7 @@ def test_saved_state_goes_on_with_the_same_numbers(name, rng, model):
     np.testing.assert_array_equal(model.parameters, expected)
 
 
-def test_foreign_state_is_refused(model):
+def test_foreign_state_is_rejected(model):
     with pytest.raises(ValueError, match=r"velocity.*not of Adam.*exp_avg"):
         Adam(model).load_state(SGD(model).state)
     short = {name: array[..., :1] if array.ndim else array for name, array in Adam(model).state.items()}
@@ -73,7 +73,7 @@ def test_foreign_state_is_refused(model):
 
 
 @pytest.mark.parametrize("lr", [0, -1.0, float("nan"), float("inf")])
-def test_learning_rates_that_cannot_work_are_refused(model, lr):
+def test_learning_rates_that_cannot_work_are_rejected(model, lr):
     with pytest.raises(ValueError, match="lr must be"):
         Adam(model, lr=lr)
 
@@ -91,13 +91,13 @@ def test_learning_rates_that_cannot_work_are_refused(model, lr):
         (SGD, dict(nesterov=True), ValueError, "nesterov needs a momentum"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(model, optimizer, options, error, match):
+def test_settings_that_cannot_work_are_rejected(model, optimizer, options, error, match):
     with pytest.raises(error, match=match):
         optimizer(model, **options)
 
 
 @pytest.mark.parametrize("lr", [-1.0, "fast", float("nan")])
-def test_a_step_that_is_refused_is_no_step(model, lr):
+def test_a_step_that_raises_does_not_count(model, lr):
     optimizer = Adam(model)
     with pytest.raises((TypeError, ValueError)):
         optimizer.step(lr)

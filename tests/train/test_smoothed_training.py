@@ -1,4 +1,4 @@
-"""Training with label smoothing: what it reports, saves and resumes, on the host and on the device."""
+"""Training with label smoothing: its reports, saving and resuming, on the host and on the device."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def test_smoothing_keeps_the_answers_below_the_target():
     assert right[SHARE] == pytest.approx(0.9, abs=0.03)
 
 
-def test_it_is_resumed_to_the_same_bits_and_not_with_another_share(tmp_path):
+def test_resuming_gives_the_same_bits_and_rejects_another_share(tmp_path):
     whole, history = run(label_smoothing=SHARE)
     with pytest.raises(Interrupted):
         run(tmp_path, label_smoothing=SHARE, on_step=interrupt_at(7))
@@ -59,7 +59,7 @@ def test_it_is_resumed_to_the_same_bits_and_not_with_another_share(tmp_path):
     assert without_seconds(continued) == without_seconds(history)
 
 
-def test_a_checkpoint_from_before_there_was_smoothing_counts_as_none(tmp_path):
+def test_a_checkpoint_from_before_smoothing_existed_counts_as_unsmoothed(tmp_path):
     path, model = tmp_path / "checkpoint.npz", small_net()
     optimizer = Adam(model, lr=1e-2)
     run(tmp_path, epochs=1, model=model, optimizer=optimizer, schedule="constant")
@@ -73,7 +73,7 @@ def test_a_checkpoint_from_before_there_was_smoothing_counts_as_none(tmp_path):
 
 
 @pytest.mark.parametrize("share", [-0.1, 1, float("nan")])
-def test_a_share_out_of_range_is_refused_before_the_training(tmp_path, share):
+def test_a_share_out_of_range_raises_before_training(tmp_path, share):
     with pytest.raises(ValueError, match=f"label_smoothing must be at least 0 and below 1, got {share}"):
         run(tmp_path / "out", label_smoothing=share)
     assert not (tmp_path / "out").exists()
@@ -81,7 +81,7 @@ def test_a_share_out_of_range_is_refused_before_the_training(tmp_path, share):
 
 @pytest.mark.gpu
 @pytest.mark.slow
-def test_the_gpu_trains_alike_and_its_graphs_replay_the_same_bits():
+def test_the_gpu_trains_like_the_cpu_and_its_graphs_give_the_same_bits():
     parameters = {}
     for place, graph in (("cpu", True), ("gpu", False), ("gpu", True)):
         model = small_net(device=place)

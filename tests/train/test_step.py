@@ -1,4 +1,4 @@
-"""One training step, and the strategies by which it is taken."""
+"""One training step, and its strategies."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_a_step_has_its_phases_and_updates_at_the_end():
     assert (losses.shape, logits.shape) == ((32,), (32, 2))
 
 
-def test_a_step_by_hand_is_the_step_of_a_training():
+def test_a_step_by_hand_equals_a_step_of_a_training():
     ours, theirs, loss = small_net(), small_net(), CrossEntropyLoss(32, 2)
     steps = steps_of(theirs, loss, Adam(theirs, lr=1e-2), stripes(), pytest.fail, graph=True)
     steps.begin(np.arange(32), [1e-2])
@@ -86,7 +86,7 @@ def test_wrong_arguments_of_a_step_are_named(wrong, message):
 # --- Strategies --------------------------------------------------------------------------------------------
 
 
-def test_one_process_has_all_of_a_batch():
+def test_one_process_gets_the_whole_batch():
     model, array = small_net(), np.arange(3.0)
     assert (ALONE.first, ALONE.many, ALONE.share(7), ALONE.count(7)) == (True, False, slice(0, 7), 7)
     assert ALONE.all_reduce(array) is array
@@ -99,7 +99,7 @@ def test_one_process_has_all_of_a_batch():
         Part().phases_of_nothing()
 
 
-def test_without_scaling_a_step_is_the_optimiser_s():
+def test_without_scaling_the_optimiser_makes_the_step():
     model, scaler = small_net(), scaler_for(small_net(), None)
     before, gradient = model.parameters.copy(), np.ones(2, np.float32)
     assert type(scaler) is Scaler
@@ -110,7 +110,7 @@ def test_without_scaling_a_step_is_the_optimiser_s():
     np.testing.assert_allclose(model.parameters, before - 0.5, rtol=1e-6)
 
 
-def test_what_nothing_has_registered_is_named(monkeypatch):
+def test_unregistered_extensions_are_named(monkeypatch):
     monkeypatch.delitem(EXTENSIONS, "scaler")
     with pytest.raises(ValueError, match=r"scaler needs cnn_numba\.beyond, which was not imported"):
         scaler_for(small_net(), True)
@@ -146,14 +146,14 @@ def test_a_checksum_is_of_the_bytes_of_all_arrays():
         ([{"epoch": 1}], ValueError, "entry 0 lacks train_loss, train_accuracy, test_loss"),
     ],
 )
-def test_a_history_that_is_none_is_refused_before_anything_is_written(tmp_path, history, error, message):
+def test_an_invalid_history_raises_before_anything_is_written(tmp_path, history, error, message):
     for use in (write_history, plot_history):
         with pytest.raises(error, match=message):
             use(history, tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_history_of_words_or_of_unlike_entries_is_refused(tmp_path):
+def test_a_history_of_words_or_unlike_entries_raises(tmp_path):
     entry = dict.fromkeys(HISTORY_KEYS, 1)
     with pytest.raises(TypeError, match="history must hold numbers, got test_loss 'low' in entry 1"):
         plot_history([entry, entry | {"test_loss": "low"}])

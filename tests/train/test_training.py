@@ -32,7 +32,7 @@ from cnn_numba.train.step import train_step
 
 
 def stripes(train=150, test=40, seed=0):
-    """Dim noise of 8 x 8 with a bright row or a bright column: two classes, easily told apart."""
+    """Dim noise of 8 x 8 with a bright row or a bright column: two classes that are easy to separate."""
     rng = np.random.default_rng(seed)
     images = rng.integers(0, 30, (train + test, 1, 8, 8), np.uint8)
     labels = rng.integers(0, 2, train + test).astype(np.int32)
@@ -160,7 +160,7 @@ def interrupt_at(number):
 @pytest.mark.parametrize("number", [2, 5, 7, 15])
 def test_an_interrupt_saves_between_steps_and_resumes_exactly(tmp_path, number):
     whole, history = run()
-    before = signal.getsignal(signal.SIGINT)  # a shell lets what runs in the background ignore it
+    before = signal.getsignal(signal.SIGINT)  # a shell makes background processes ignore it
     with pytest.raises(Interrupted, match="resume to go on") as caught:
         run(tmp_path, on_step=interrupt_at(number))
     assert f"epoch {(number - 1) // 5 + 1}, step {(number - 1) % 5 + 1}" in str(caught.value)
@@ -194,7 +194,7 @@ def test_a_constant_schedule_may_be_prolonged(tmp_path):
     assert without_seconds(again) == without_seconds(history)
 
 
-def test_a_training_may_not_end_before_where_it_is(tmp_path):
+def test_a_training_may_not_end_before_its_current_epoch(tmp_path):
     with pytest.raises(Interrupted):
         run(tmp_path, epochs=5, schedule="constant", on_step=interrupt_at(8))
     with pytest.raises(ValueError, match=r"epoch 2 has begun: epochs must be at least 2, got 1"):
@@ -203,7 +203,7 @@ def test_a_training_may_not_end_before_where_it_is(tmp_path):
     assert len(history) == 2
 
 
-def test_another_recipe_is_refused(tmp_path):
+def test_another_recipe_is_rejected(tmp_path):
     run(tmp_path, epochs=1)
     model = small_net()
     with pytest.raises(ValueError, match=r"lr 0\.01, now 0\.02"):
@@ -302,7 +302,7 @@ def test_a_kill_while_saving_leaves_the_last_good_checkpoint(tmp_path):
         assert (checkpoint.parameters == checkpoint.progress["number"]).all()
 
 
-def test_checkpoints_bring_a_model_back(tmp_path, rng):
+def test_checkpoints_restore_a_model(tmp_path, rng):
     model = mnist_cnn(seed=4)
     save_checkpoint(tmp_path / "deep" / "net.npz", model, Adam(model), {"note": [1, 2]})
     again = load_model(tmp_path / "deep" / "net.npz", batch_size=3)
@@ -342,7 +342,7 @@ def test_an_open_file_is_no_path_and_stays_open(tmp_path):
         file.write(b"still open")
 
 
-def test_a_newer_format_is_refused(tmp_path, monkeypatch):
+def test_a_newer_format_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr("cnn_numba.train.checkpoint.FORMAT_VERSION", 2)
     save_checkpoint(tmp_path / "net.npz", small_net())
     monkeypatch.undo()
@@ -359,14 +359,14 @@ def test_pickled_arrays_are_never_loaded(tmp_path):
         load_checkpoint(tmp_path / "net.npz")
 
 
-def test_an_archive_of_something_else_is_told_plainly(tmp_path):
+def test_an_archive_of_something_else_is_named(tmp_path):
     np.savez(tmp_path / "net.npz", weights=np.zeros(1))
     with pytest.raises(ValueError, match=r"project: about is not a file in the archive$"):
         load_checkpoint(tmp_path / "net.npz")
 
 
 @pytest.mark.parametrize("name", ["optimizer.more", "parameters", "more"])
-def test_what_would_fill_the_memory_is_not_unpacked(tmp_path, name):
+def test_files_that_would_fill_the_memory_are_not_unpacked(tmp_path, name):
     save_checkpoint(tmp_path / "net.npz", small_net(), Adam(small_net()))
     with np.load(tmp_path / "net.npz") as file:
         arrays = {key: file[key] for key in file.files}
@@ -384,7 +384,7 @@ def test_what_would_fill_the_memory_is_not_unpacked(tmp_path, name):
         tracemalloc.stop()
 
 
-def test_an_array_that_announces_more_than_it_has_is_refused(tmp_path):
+def test_an_array_header_with_a_wrong_size_raises(tmp_path):
     save_checkpoint(tmp_path / "net.npz", small_net())
     count = small_net().parameters.size
     whole = (tmp_path / "net.npz").read_bytes()
@@ -401,7 +401,7 @@ def test_an_array_that_announces_more_than_it_has_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "name", ["more", "optimizer./../../more", "scaler.\x1b[2J", "optimizer." + "x" * 5000]
 )
-def test_an_array_that_no_training_writes_is_named(tmp_path, interrupted, name):
+def test_an_unexpected_array_is_named(tmp_path, interrupted, name):
     path = crafted(tmp_path / "net.npz", interrupted, arrays={name: np.zeros(3)})
     with pytest.raises(ValueError, match="project: no training run writes an array '") as caught:
         load_checkpoint(path)
@@ -409,7 +409,7 @@ def test_an_array_that_no_training_writes_is_named(tmp_path, interrupted, name):
     assert str(caught.value).isprintable()
 
 
-def test_more_arrays_than_a_training_writes_are_refused(tmp_path, interrupted):
+def test_too_many_arrays_raise(tmp_path, interrupted):
     more = {f"optimizer.{a}{b}": np.zeros(3) for a in "abcde" for b in "abcde"}
     path = crafted(tmp_path / "net.npz", interrupted, arrays=more)
     with pytest.raises(ValueError, match="no training run writes more than 20 arrays; these are 31"):
@@ -444,18 +444,18 @@ def interrupted(tmp_path_factory):
 
 
 def crafted(path, interrupted, arrays=(), about=(), progress=(), recipe=()):
-    """Write a checkpoint with some fields changed, and those that are `...` left out."""
-    told = json.loads(str(interrupted["about"]))
+    """Write a checkpoint with some fields changed; those that are `...` are left out."""
+    content = json.loads(str(interrupted["about"]))
     for fields, changes in (
-        (told["progress"]["recipe"], recipe),
-        (told["progress"], progress),
-        (told, about),
+        (content["progress"]["recipe"], recipe),
+        (content["progress"], progress),
+        (content, about),
         (changed := dict(interrupted), arrays),
     ):
         fields |= dict(changes)
         for name in [name for name, value in fields.items() if value is ...]:
             del fields[name]
-    np.savez(path, **(changed | {"about": json.dumps(told)}))
+    np.savez(path, **(changed | {"about": json.dumps(content)}))
     return path
 
 
@@ -530,7 +530,7 @@ BROKEN = {"bit_generator": "PCG64", "state": {"state": "x", "inc": 1}, "has_uint
         ({"progress": {"first_loss": "x"}}, "first_loss .* must be a number, got 'x'"),
     ],
 )
-def test_a_crafted_checkpoint_is_refused_in_one_line(tmp_path, monkeypatch, interrupted, changes, message):
+def test_a_crafted_checkpoint_gives_one_line(tmp_path, monkeypatch, interrupted, changes, message):
     monkeypatch.setitem(MODELS, "stripes_net", lambda batch_size, device: small_net())
     path = crafted(tmp_path / "checkpoint.npz", interrupted, **changes)
     for read in (load_checkpoint, load_model, lambda path: run(path.parent, resume=True)):
@@ -568,7 +568,7 @@ def test_a_crafted_training_is_not_resumed(tmp_path, interrupted, changes, messa
     assert "\n" not in str(caught.value)
 
 
-def test_a_mean_for_other_channels_is_refused(tmp_path, monkeypatch, interrupted):
+def test_a_mean_for_other_channels_raises(tmp_path, monkeypatch, interrupted):
     monkeypatch.setitem(MODELS, "stripes_net", lambda batch_size, device, precision: small_net())
     path = crafted(tmp_path / "net.npz", interrupted, recipe={"mean": [0.0, 0.5]})
     with pytest.raises(ValueError, match=r"net\.npz: mean must be one number or one for each of 1 channels"):
@@ -588,7 +588,7 @@ def test_older_checkpoints_are_resumed(tmp_path, interrupted):
     assert without_seconds(again) == without_seconds(history)
 
 
-def test_other_images_of_the_same_number_are_refused(tmp_path):
+def test_other_images_of_the_same_number_raise(tmp_path):
     model = small_net()
     fit(model, stripes(), Adam(model), epochs=1, out=tmp_path, progress=False)
     with pytest.raises(ValueError, match="the data differ"):
@@ -596,7 +596,7 @@ def test_other_images_of_the_same_number_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("part", ["images", "labels"])
-def test_another_test_set_is_refused(tmp_path, part):
+def test_another_test_set_is_rejected(tmp_path, part):
     model, data = small_net(), stripes()
     fit(model, data, Adam(model), epochs=1, out=tmp_path, progress=False)
     getattr(data, f"test_{part}")[3] ^= 1
@@ -613,7 +613,7 @@ def warnings_of(**options):
     return [line for line in lines if line.startswith("warning: ")]
 
 
-def test_few_steps_are_told():
+def test_few_steps_give_a_warning():
     assert warnings_of(epochs=9) == [
         "warning: few steps to learn from, 45 in all: choose a batch size of at most 27, or at least 10 "
         "epochs"
@@ -621,8 +621,8 @@ def test_few_steps_are_told():
     assert warnings_of(epochs=10) == []
 
 
-def test_a_loss_that_rose_is_told(tmp_path):
-    def told(change, **options):
+def test_a_rising_loss_gives_a_warning(tmp_path):
+    def warned(change, **options):
         model = small_net()
 
         def on_step(step, loss):
@@ -635,8 +635,8 @@ def test_a_loss_that_rose_is_told(tmp_path):
             model.layers[-1].bias[:] = 1e3, -1e3
 
     with pytest.raises(Interrupted):
-        told(lambda model, step: interrupt_at(8)(step, 0))
-    (line,) = told(spoil, resume=True)
+        warned(lambda model, step: interrupt_at(8)(step, 0))
+    (line,) = warned(spoil, resume=True)
     last = history_of(tmp_path)[-1]["train_loss"]
     first = load_checkpoint(tmp_path / "checkpoint.npz").progress["first_loss"]
     assert last > first
@@ -644,7 +644,7 @@ def test_a_loss_that_rose_is_told(tmp_path):
         f"warning: the loss rose from {first:.4g} in the first step to {last:.4g} in the last epoch: "
         "choose a learning rate below 0.01"
     )
-    assert told(spoil, resume=True) == [line]  # a process killed before it told
+    assert warned(spoil, resume=True) == [line]  # a process killed before it printed the line
 
 
 def test_the_first_loss_is_that_of_the_first_step(tmp_path):
@@ -660,7 +660,7 @@ PNG_BEGIN, PNG_END = b"\x89PNG", b"IEND\xaeB`\x82"
 
 
 def assert_records_follow(folder):
-    """Check that the records are whole and tell what the checkpoint does."""
+    """Check that the records are whole and agree with the checkpoint."""
     history = load_checkpoint(folder / "checkpoint.npz").progress["history"]
     assert history_of(folder) == history
     with open(folder / "history.csv") as file:
@@ -675,7 +675,7 @@ def assert_records_follow(folder):
 
 
 @pytest.mark.parametrize("finished", [True, False])
-def test_resuming_writes_the_records_anew(tmp_path, finished):
+def test_resuming_rewrites_the_records(tmp_path, finished):
     if finished:
         run(tmp_path, epochs=2)
     else:
@@ -684,7 +684,7 @@ def test_resuming_writes_the_records_anew(tmp_path, finished):
     (tmp_path / "history.json").unlink()
     (tmp_path / "history.csv").write_text("epoch,")
     (tmp_path / "curves.png").write_bytes(b"")
-    # Before a step is taken, and so also if none is.
+    # Before the first step, and so also without any step.
     with contextlib.suppress(Stop):
         run(tmp_path, epochs=2, resume=True, on_step=stop_at(9))
     assert_records_follow(tmp_path)
@@ -716,8 +716,8 @@ def test_a_new_run_keeps_the_earlier_ones(tmp_path):
     for number in (1, 2):
         folder = tmp_path / f"earlier-{number}"
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == runs[number - 1]
-        told = f"Moved the earlier run to {folder}; its network: {folder / 'checkpoint.npz'}"
-        assert lines.count(told) == 1
+        line_of_move = f"Moved the earlier run to {folder}; its network: {folder / 'checkpoint.npz'}"
+        assert lines.count(line_of_move) == 1
         assert_records_follow(folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         ["checkpoint.npz", *RECORDS, "earlier-1", "earlier-2", "notes.txt"]
@@ -737,7 +737,7 @@ class Killed(BaseException):
 
 
 def killed_at(patch, number):
-    """Let the change of a file with this number, and every one after it, not happen any more."""
+    """Suppress the change of a file with this number, and all later ones."""
     counter = itertools.count()
 
     def mortal(change):
@@ -775,12 +775,12 @@ def test_a_kill_at_any_write_loses_nothing(tmp_path, monkeypatch):
                 pass
         kept = [path.read_bytes() for path in folder.glob("**/checkpoint.npz")]
         assert earlier in kept, number
-        # What is there goes on, whichever run it is, with records that follow from it.
+        # Whichever run is there is resumed, and its records agree with it.
         recipe = load_checkpoint(folder / "checkpoint.npz").progress["recipe"]
         seeds.add(recipe["seed"])
         run(folder, resume=True, epochs=recipe["epochs"], seed=recipe["seed"])
         assert_records_follow(folder)
-        # And what a kill left half-done is gone after the next run.
+        # Unfinished files of a kill are gone after the next run.
         run(folder, epochs=1, seed=2)
         assert_records_follow(folder)
         assert list(folder.glob(".*")) == []
@@ -789,7 +789,7 @@ def test_a_kill_at_any_write_loses_nothing(tmp_path, monkeypatch):
     assert seeds == {0, 1}
 
 
-def test_wrong_arguments_are_refused():
+def test_wrong_arguments_are_rejected():
     with pytest.raises(ValueError, match="epochs must be at least 1, got 0"):
         run(epochs=0)
     with pytest.raises(ValueError, match=r"schedule must be one of .*, got 'linear'"):
@@ -799,13 +799,13 @@ def test_wrong_arguments_are_refused():
         run(model=model, optimizer=Adam(model))
 
 
-def test_an_optimizer_of_another_model_is_refused():
+def test_an_optimizer_of_another_model_is_rejected():
     with pytest.raises(ValueError, match="made for another model"):
         run(optimizer=Adam(small_net()))
 
 
 @pytest.mark.parametrize(("images", "labels"), [(0, 0), (150, 149), (149, 150)])
-def test_images_and_labels_must_be_as_many(images, labels):
+def test_images_and_labels_must_have_the_same_length(images, labels):
     data, model = stripes(), small_net()
     data = dataclasses.replace(
         data, train_images=data.train_images[:images], train_labels=data.train_labels[:labels]
@@ -828,7 +828,7 @@ def test_settings_may_be_numpys(tmp_path):
     assert load_checkpoint(tmp_path / "checkpoint.npz").progress["recipe"]["seed"] == 3
 
 
-def test_a_folder_that_cannot_be_written_to_is_refused_before_training(tmp_path):
+def test_a_folder_that_cannot_be_written_raises_before_training(tmp_path):
     (tmp_path / "file").write_text("in the way")
     steps = []
     with pytest.raises(OSError, match="file"):
@@ -836,7 +836,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_training(tmp_path)
     assert steps == []
 
 
-def test_resuming_elsewhere_is_refused_or_told(tmp_path, monkeypatch):
+def test_resuming_with_another_backend_raises_and_other_threads_are_reported(tmp_path, monkeypatch):
     with pytest.raises(Stop):
         run(tmp_path, on_step=stop_at(8))
     reference = small_net(device="reference")
@@ -850,7 +850,7 @@ def test_resuming_elsewhere_is_refused_or_told(tmp_path, monkeypatch):
     assert "nothing left to do" in lines[-1]
 
 
-def test_files_are_as_readable_as_the_user_wants(tmp_path):
+def test_file_permissions_follow_the_umask(tmp_path):
     before = os.umask(0o022)
     try:
         run(tmp_path, epochs=1)
@@ -887,9 +887,9 @@ def test_curves_are_drawn_for_a_single_epoch(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
 def test_a_hundred_losses_on_mnist_equal_pytorchs(place):
-    """In one of some orders: in about every second, rounding decides which pixel of a window is the largest.
+    """In one of several orders: in about half of them, rounding decides which pixel of a window is largest.
 
-    From there on the two go apart: to change the weights by 6e-8 moves PyTorch's own losses by per cents
+    From there on the two diverge: changing the weights by 6e-8 moves PyTorch's own losses by per cents
     within a hundred steps, in float64 as well. Where that happens depends on the processor, as rounding does.
     """
     apart = {}

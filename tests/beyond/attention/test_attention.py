@@ -34,7 +34,7 @@ def inputs(batch, heads, queries, keys, head_dim):
 
 
 def torchs(q, k, v, grad_output, causal):
-    """Return what PyTorch computes in float64: output, log-sum-exp and the three gradients."""
+    """Return PyTorch's results in float64: output, log-sum-exp and the three gradients."""
     leaves = [torch.from_numpy(array).double().requires_grad_() for array in (q, k, v)]
     out = functional.scaled_dot_product_attention(*leaves, is_causal=causal)
     gradients = torch.autograd.grad(out, leaves, torch.from_numpy(grad_output).double())
@@ -45,7 +45,7 @@ def torchs(q, k, v, grad_output, causal):
 
 
 def check_against_torch(ops, batch, heads, queries, keys, head_dim, causal):
-    """Compare forward and backward with PyTorch in float64; every output is poisoned and must come back."""
+    """Compare forward and backward with PyTorch in float64; outputs are poisoned and must be returned."""
     q, k, v, grad_output = inputs(batch, heads, queries, keys, head_dim)
     expected = torchs(q, k, v, grad_output, causal)
     outputs = poisoned(q.shape), poisoned(q.shape[:3])
@@ -113,7 +113,7 @@ def test_scores_of_any_size_do_not_overflow(ops):
 
 
 @backends("attention", gpu=True)
-def test_nan_shows_where_it_was_looked_at(ops):
+def test_nan_appears_where_it_was_attended_to(ops):
     q, k, v, _ = inputs(1, 1, 40, 40, 4)
     q[0, 0, 3, 0] = np.nan
     out, log_sum_exp = ops.attention_forward(q, k, v)
@@ -132,7 +132,7 @@ def test_the_past_does_not_see_the_future(ops):
     assert (before[:, :, 40:] != after[:, :, 40:]).all()
 
 
-def test_weights_are_those_of_the_definition(rng):
+def test_weights_match_the_definition(rng):
     q, k, v, _ = inputs(2, 2, 5, 7, 3)
     weights = reference.attention_weights(q, k)
     np.testing.assert_allclose(weights.sum(axis=-1), 1)
@@ -160,7 +160,7 @@ def test_backends_have_the_same_functions():
         assert all(signatures(backend)[name] == signatures(reference)[name] for name in signatures(cpu))
 
 
-def test_scratch_of_more_keys_will_do_and_of_fewer_will_not():
+def test_scratch_may_be_for_more_keys_but_not_for_fewer():
     q, k, v, grad_output = inputs(1, 2, 7, 40, 16)
     outputs = cpu.attention_forward(q, k, v)
     scratch = cpu.attention_scratch((3, 9, 100, 16), (3, 9, 100, 16))
@@ -193,7 +193,7 @@ WRONG = [
 
 @backends("attention", gpu=True)
 @pytest.mark.parametrize(("change", "match"), WRONG, ids=str)
-def test_what_does_not_fit_is_refused(ops, change, match):
+def test_wrong_arguments_raise(ops, change, match):
     arguments = {name: np.ones((2, 3, 5, 4), np.float32) for name in "qkv"}
     for name, value in change.items():
         arguments[name] = value if name == "causal" else poisoned(value)

@@ -1,20 +1,12 @@
 import numpy as np
 import pytest
 from helpers import kernels_in
-from launches import only_launches, sanitized
+from launches import on_device, only_launches, sanitized, to_host
 from test_attention import inputs, torchs
 
 from cnn_numba import device
 from cnn_numba.beyond.attention import gpu, gpu_tiled
 from gpuless import counting
-
-
-def on_device(*arrays):
-    return [device.to_device(array) for array in arrays]
-
-
-def to_host(arrays):
-    return [device.to_host(array) for array in arrays]
 
 
 def test_launches_and_nothing_else():
@@ -30,14 +22,14 @@ def test_launches_and_nothing_else():
     assert launched == [*tiled, "merge_heads_kernel", "split_heads_kernel"]
 
 
-def test_rows_too_long_for_the_threads_are_refused():
+def test_too_long_rows_raise():
     q, out, rows = device.zeros((1, 1, 2, 65)), device.zeros((1, 1, 2, 65)), device.zeros((1, 1, 2))
     with pytest.raises(ValueError, match="head_dim must be at most 64 here, got 65"), only_launches() as ran:
         gpu.attention_forward(q, q, q, False, out, rows)
     assert not ran
 
 
-def test_scratch_that_is_none_is_refused():
+def test_wrong_scratch_raises():
     q, rows = device.zeros((1, 2, 3, 4)), device.zeros((1, 2, 3))
     small = gpu.attention_scratch((1, 1, 3, 4), (1, 1, 3, 4))
     with pytest.raises(ValueError, match=r"averages must have shape \(6,\) or more, got \(3,\)"):

@@ -62,7 +62,7 @@ def test_windows(ops, rng, length, stride):
 
 @pytest.mark.parametrize("ops", [reference, cpu], ids=["reference", "cpu"])
 @pytest.mark.parametrize("wrong", [-1, 4])
-def test_a_window_outside_the_text_is_refused(ops, wrong):
+def test_a_window_outside_the_text_raises(ops, wrong):
     text, x, y = np.zeros(9, np.uint8), poisoned((2, 2), np.int32), poisoned(4, np.int32)
     with pytest.raises(IndexError, match=rf"indices must lie in 0\.\.3, got {wrong} at position 1"):
         ops.gather_windows(text, np.array([0, wrong]), 2, x, y)
@@ -70,7 +70,7 @@ def test_a_window_outside_the_text_is_refused(ops, wrong):
 
 
 @pytest.mark.parametrize("ops", [reference, cpu], ids=["reference", "cpu"])
-def test_a_token_that_is_none_is_refused(ops):
+def test_a_token_out_of_range_raises(ops):
     tokens, weight, positions = np.array([[0, 2]], np.int32), np.ones((2, 3)), np.ones((2, 3))
     dtype = np.float64 if ops is reference else np.float32
     weight, positions, grad_output = (x.astype(dtype) for x in (weight, positions, np.ones((1, 2, 3))))
@@ -89,7 +89,7 @@ def test_a_token_that_is_none_is_refused(ops):
         ({"weight": (0, 3)}, r"\(0, 3\)"),
     ],
 )
-def test_what_does_not_fit_is_refused(ops, change, match):
+def test_wrong_arguments_raise(ops, change, match):
     arguments = {"weight": (4, 3), "positions": (2, 3)} | change
     arrays = {name: np.ones(shape, np.float32) for name, shape in arguments.items()}
     with pytest.raises(ValueError, match=match):
@@ -104,7 +104,7 @@ def test_what_does_not_fit_is_refused(ops, change, match):
         ((3, 4), 11, r"y must have shape \(12,\), got \(11,\): x has 12 characters"),
     ],
 )
-def test_windows_that_do_not_fit_are_refused(ops, x, y, match):
+def test_wrong_windows_raise(ops, x, y, match):
     text, indices = np.zeros(9, np.uint8), np.zeros(3, np.int64)
     x, y = poisoned(x, np.int32), poisoned(y, np.int32)
     with pytest.raises(ValueError, match=match):
@@ -120,7 +120,7 @@ def test_backends_have_the_same_functions():
 # --- On the GPU -------------------------------------------------------------------------------------------
 
 
-def test_what_is_outside_shows_on_the_gpu():
+def test_tokens_and_windows_out_of_range_give_nan_on_the_gpu():
     tokens = device.to_device(np.array([[0, 5]], np.int32))
     weight, positions = device.zeros((2, 3)), device.zeros((2, 3))
     out = device.to_host(gpu.embedding_forward(tokens, weight, positions))

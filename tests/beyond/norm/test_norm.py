@@ -63,7 +63,7 @@ def double(array):
 
 
 def check_batch_norm(ops, shape, training, momentum=0.1, eps=1e-5):
-    """Compare forward and backward with torch in float64; every output is poisoned and must come back."""
+    """Compare forward and backward with torch in float64; outputs are poisoned and must be returned."""
     arrays = image_inputs(shape)
     x, weight, bias, grad_output = (arrays[name] for name in ("x", "weight", "bias", "grad_output"))
     leaves = [double(array) for array in (x, weight, bias)]
@@ -186,7 +186,7 @@ def test_batch_norm_by_hand_in_eval(ops):
 
 
 def test_reference_returns_no_view_of_the_running_statistics():
-    x, statistics = np.ones((2, 3, 1, 1)), np.ones((4, 3))  # float64, so that nothing need be converted
+    x, statistics = np.ones((2, 3, 1, 1)), np.ones((4, 3))  # float64, so nothing is converted
     for result in reference.batch_norm2d_forward(x, *statistics, training=False):
         assert not np.shares_memory(result, statistics)
 
@@ -227,7 +227,7 @@ def test_reference_layer_norm_gradients(drawn):
     rng = np.random.default_rng(np.prod(shape) + axes)
     x = spread_out(rng, shape, np.prod(shape[-axes:])).astype(np.float64)
     weight, bias, grad_output = (rng.standard_normal(s) for s in (shape[-axes:], shape[-axes:], shape))
-    # A large eps: two nearly equal features would bend the function too much for central differences.
+    # A large eps: with two nearly equal features the function curves too much for central differences.
     _, mean, inv_std = reference.layer_norm_forward(x, weight, bias, eps=0.1)
     gradients = reference.layer_norm_backward(grad_output, x, weight, mean, inv_std)
 
@@ -294,7 +294,7 @@ def test_gradients_over_many_samples_keep_their_digits(ops):
 
 @backends("norm", gpu=True)
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 3, 1, 1)], ids=str)
-def test_batch_norm_refuses_to_train_on_one_value_per_channel(ops, shape):
+def test_batch_norm_rejects_to_train_on_one_value_per_channel(ops, shape):
     arrays = image_inputs(shape)
     arguments = [arrays[name] for name in ("x", "weight", "bias", "running_mean", "running_var")]
     before = [array.copy() for array in arguments]
@@ -315,7 +315,7 @@ def test_batch_norm_refuses_to_train_on_one_value_per_channel(ops, shape):
 @backends("norm", gpu=True)
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # inf - inf
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_nan_and_infinity_spoil_what_they_are_averaged_with(ops, bad):
+def test_nan_and_infinity_spoil_their_averages(ops, bad):
     arrays = image_inputs((4, 3, 5, 2))
     x, weight, bias, running_mean, running_var, grad_output = arrays.values()
     x[2, 1, 3, 0] = bad
@@ -407,7 +407,7 @@ PARAMETERS = [(name, parameter) for name in NAMES for parameter in good_argument
 
 
 def check_refused(ops, name, arguments, error, match):
-    """Insist on the error, and in the cpu backend, which checks before it works, that nothing changed."""
+    """Check the error, and that the cpu backend, which checks first, has changed nothing."""
     with pytest.raises(error, match=match):
         getattr(ops, name)(**arguments)
     if ops is cpu:
@@ -424,7 +424,7 @@ def test_good_arguments_are_accepted(ops, name):
 
 @backends("norm", gpu=True)
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
-def test_shapes_that_do_not_fit_are_refused(ops, name, parameter):
+def test_wrong_shapes_raise(ops, name, parameter):
     arguments = good_arguments(name)
     shape = arguments[parameter].shape
     for wrong in ((*shape[:-1], 1), (*shape[:-1], shape[-1] + 1), shape[1:], (*shape, 1)):
@@ -436,7 +436,7 @@ def test_shapes_that_do_not_fit_are_refused(ops, name, parameter):
 
 
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
-def test_cpu_refuses_what_it_cannot_compute(name, parameter):
+def test_cpu_rejects_wrong_arrays(name, parameter):
     arguments = good_arguments(name)
     good = arguments[parameter]
     for wrong, error, match in (
@@ -449,7 +449,7 @@ def test_cpu_refuses_what_it_cannot_compute(name, parameter):
 
 
 @backends("norm", gpu=True)
-def test_empty_arrays_are_refused(ops):
+def test_empty_arrays_are_rejected(ops):
     with pytest.raises(ValueError, match=r"x must .*not be empty, got shape \(0, 3, 2, 2\)"):
         ops.batch_norm2d_forward(ones(0, 3, 2, 2), *(ones(3) for _ in range(4)))
     with pytest.raises(ValueError, match=r"x must .*not be empty, got shape \(0, 4\)"):
@@ -458,7 +458,7 @@ def test_empty_arrays_are_refused(ops):
 
 @backends("norm", gpu=True)
 @pytest.mark.parametrize("axes", [(2, 5), (1, 5), (3, 4), (1, 2, 3, 4, 5)], ids=str)
-def test_layer_norm_refuses_axes_that_x_does_not_end_in(ops, axes):
+def test_layer_norm_rejects_axes_that_x_does_not_end_in(ops, axes):
     wanted = ", ".join(map(str, axes))
     match = re.escape(f"x must have shape (samples..., {wanted}), got (2, 3, 4, 5): weight has features = ")
     out = poisoned((2, 3, 4, 5))
@@ -468,12 +468,12 @@ def test_layer_norm_refuses_axes_that_x_does_not_end_in(ops, axes):
 
 
 @backends("norm", gpu=True)
-def test_layer_norm_refuses_a_weight_without_axes(ops):
+def test_layer_norm_rejects_a_weight_without_axes(ops):
     with pytest.raises(ValueError, match=r"weight must have shape \(features, \.\.\.\), got \(\)"):
         ops.layer_norm_forward(ones(3), ones(), ones())
 
 
-def test_reference_refuses_what_is_no_number():
+def test_reference_rejects_other_dtypes():
     with pytest.raises(TypeError, match="x must hold real numbers, got dtype complex64"):
         reference.batch_norm2d_forward(ones(2, 3, 1, 1).astype(np.complex64), *(ones(3) for _ in range(4)))
     with pytest.raises(TypeError, match="bias must hold real numbers, got dtype <U1"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import assert_close, poisoned, random_float32
-from launches import only_launches, sanitized
+from launches import on_device, only_launches, sanitized, to_host
 from torch.nn import functional
 
 from cnn_numba import device
@@ -45,14 +45,6 @@ def split(request, monkeypatch):
     """Whether channels are split among blocks."""
     choose(monkeypatch, request.param)
     return request.param
-
-
-def on_device(*arrays):
-    return [device.to_device(array) for array in arrays]
-
-
-def to_host(arrays):
-    return [device.to_host(array) for array in arrays]
 
 
 def image_inputs(rng, shape):
@@ -258,7 +250,7 @@ PARAMETERS = [(name, parameter) for name in NAMES for parameter in good_argument
 
 
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
-def test_arrays_of_another_place_or_dtype_are_refused(name, parameter):
+def test_wrong_arrays_raise(name, parameter):
     arguments = good_arguments(name)
     here = device.to_host(arguments[parameter])
     for wrong, match in (

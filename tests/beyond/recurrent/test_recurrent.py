@@ -48,7 +48,7 @@ def forward_outputs(shape, dtype=np.float32):
 
 
 def backward(ops, grads, arrays, saved, **outputs):
-    """Call all four functions of the backward pass; return the gradients by the names of what they are of."""
+    """Call all four functions of the backward pass; return the gradients by the names of their arrays."""
     _, _, _, cells, gates = saved
     x, h0, c0 = arrays["x"], arrays.get("h0"), arrays.get("c0")
     grad_gates, grad_h0, grad_c0 = ops.lstm_backward(
@@ -113,7 +113,7 @@ def test_forward_and_backward_against_torch(ops, shape):
 @pytest.mark.parametrize("has_bias", [True, False], ids=["bias", "no_bias"])
 @pytest.mark.parametrize("has_state", [True, False], ids=["states", "zeros"])
 @pytest.mark.parametrize("has_grad_output", [True, False], ids=["all_steps", "last_step"])
-def test_what_may_be_left_out(ops, has_bias, has_state, has_grad_output):
+def test_optional_arguments_may_be_left_out(ops, has_bias, has_state, has_grad_output):
     check_against_torch(ops, (3, 4, 2, 5), has_bias, has_state, has_grad_output)
 
 
@@ -138,7 +138,7 @@ def test_every_gradient_of_the_reference(shape):
 
 @every_backend
 def test_two_steps_by_hand(ops):
-    """Gates at 0 and 1 tell what they do: f forgets or keeps, i lets in, o lets out."""
+    """Gates at 0 and 1 show their effect: f forgets or keeps, i lets in, o lets out."""
     on, off = 100.0, -100.0
     x = np.zeros((4, 2, 4), np.float32)
     x[0] = [[on, off, on, on], [off, on, on, on]]  # take 1 in, then keep it
@@ -231,7 +231,7 @@ def scratch_calls(arrays, saved, grad_gates, scratch):
 
 
 @pytest.mark.parametrize("samples", [9, 4, 1])
-def test_scratch_serves_smaller_batches_whatever_it_holds(samples):
+def test_scratch_serves_smaller_batches_whatever_its_contents(samples):
     arrays = inputs((samples, 3, 5, 6))
     saved = cpu.lstm_forward(**arrays)
     grad_gates = random_float32(np.random.default_rng(3), samples, 3, 24)
@@ -248,7 +248,7 @@ def test_scratch_serves_smaller_batches_whatever_it_holds(samples):
 
 
 @pytest.mark.parametrize("made_for", [(3, 3, 5, 6), (4, 2, 5, 6), (4, 3, 4, 6), (4, 3, 5, 7)], ids=str)
-def test_scratch_for_other_shapes_is_refused(made_for):
+def test_scratch_for_other_shapes_raises(made_for):
     arrays = inputs((4, 3, 5, 6))
     saved, grad_gates = cpu.lstm_forward(**arrays), np.ones((4, 3, 24), np.float32)
     calls = scratch_calls(arrays, saved, grad_gates, cpu.lstm_scratch(*made_for))
@@ -347,7 +347,7 @@ def test_one_bias_may_be_read_only(ops, bias):
 
 @every_backend
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
-def test_shapes_that_do_not_fit_are_refused(ops, name, parameter):
+def test_wrong_shapes_raise(ops, name, parameter):
     arguments = good_arguments(name)
     shape = arguments[parameter].shape
     others = [] if name == "lstm_backward_bias" else [(shape[0] + 1, *shape[1:])]
@@ -358,7 +358,7 @@ def test_shapes_that_do_not_fit_are_refused(ops, name, parameter):
 
 
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
-def test_cpu_refuses_what_it_cannot_compute(name, parameter):
+def test_cpu_rejects_wrong_arrays(name, parameter):
     arguments = good_arguments(name)
     good = arguments[parameter]
     for wrong, error, match in (
@@ -373,7 +373,7 @@ def test_cpu_refuses_what_it_cannot_compute(name, parameter):
 
 
 @every_backend
-def test_time_first_data_are_refused_where_they_can_be(ops):
+def test_time_first_data_raise_where_shapes_show_it(ops):
     """The article's mistake: with T steps first, N states do not fit, unless N equals T."""
     arrays = inputs((2, 3, 4, 5))
     turned = np.ascontiguousarray(arrays["x"].transpose(1, 0, 2))
@@ -383,14 +383,14 @@ def test_time_first_data_are_refused_where_they_can_be(ops):
 
 @every_backend
 @pytest.mark.parametrize("shape", [(0, 3, 4), (2, 0, 4), (2, 3, 0)], ids=str)
-def test_empty_sequences_are_refused(ops, shape):
+def test_empty_sequences_are_rejected(ops, shape):
     with pytest.raises(ValueError, match=rf"x must .*not be empty, got shape {re.escape(str(shape))}"):
         ops.lstm_forward(ones(*shape), ones(20, shape[2]), ones(20, 5))
 
 
 @every_backend
 @pytest.mark.parametrize("shape", [(19, 5), (5, 5), (20, 4)], ids=str)
-def test_weights_that_are_not_four_gates_are_refused(ops, shape):
+def test_weights_without_four_gates_raise(ops, shape):
     match = re.escape(f"weight_hh must have shape (4H, H), got {shape}")
     with pytest.raises(ValueError, match=match):
         ops.lstm_forward(ones(2, 3, 4), ones(20, 4), ones(*shape))

@@ -35,7 +35,7 @@ def outputs_of(name, shape):
 
 
 def run(shape, launched=None):
-    """Go forward and backward with everything given; return all outputs on the host, by name."""
+    """Run forward and backward with all arrays given; return all outputs on the host, by name."""
     there = on_device(inputs(shape))
     batch_size, steps, _, hidden = shape
     scratch = gpu.lstm_scratch(batch_size, steps, *shape[2:])
@@ -88,7 +88,7 @@ def test_the_sanitizer_finds_nothing():
         assert not report.notes, str(report)
 
 
-def test_the_sanitizer_finds_nothing_but_that_a_step_leaves_the_others_alone():
+def test_the_sanitizer_notes_only_elements_of_other_steps():
     with sanitized() as reports:
         run((3, 2, 2, 5))
     assert {finding.kind for report in reports for finding in report.findings} == {"never written"}
@@ -96,7 +96,7 @@ def test_the_sanitizer_finds_nothing_but_that_a_step_leaves_the_others_alone():
         assert report.ok or report.kernel.startswith("lstm_cell_"), str(report)
 
 
-def test_scratch_for_other_shapes_is_refused():
+def test_scratch_for_other_shapes_raises():
     there = on_device(inputs((4, 3, 5, 6)))
     for made_for in ((3, 3, 5, 6), (4, 2, 5, 6), (4, 3, 5, 7)):
         scratch = gpu.lstm_scratch(*made_for)
@@ -121,7 +121,7 @@ def test_a_smaller_batch_uses_the_same_scratch():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_arrays_of_another_place_or_dtype_are_refused(name):
+def test_wrong_arrays_raise(name):
     arguments = on_device(good_arguments(name))
     for parameter, there in arguments.items():
         here = device.to_host(there)

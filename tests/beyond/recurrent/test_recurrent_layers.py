@@ -20,7 +20,7 @@ from cnn_numba.train.step import train_step
 
 
 def stacked(place="cpu", batch_size=3):
-    """Two LSTMs, one upon the other, above a convolution, so that every gradient is wanted."""
+    """Two stacked LSTMs on a convolution, so that every gradient is needed."""
     layers = [
         Conv2d(1, 2, (2, 3)),
         Rows(),
@@ -85,7 +85,7 @@ def test_a_cell_begins_with_an_open_forget_gate():
     assert (mnist_rows(seed=4).parameters != model.parameters).mean() > 0.98
 
 
-def test_the_first_layer_with_parameters_computes_no_gradient_for_those_before():
+def test_the_first_layer_with_parameters_computes_no_input_gradient():
     assert mnist_rows(batch_size=2).layers[1].grad_input is None
     model = Sequential([Flatten(), Linear(4, 2)], (1, 2, 2), batch_size=1)
     model.forward(np.ones((1, 1, 2, 2), np.float32))
@@ -116,7 +116,7 @@ def test_a_step_allocates_nothing_large(rng):
         ([Rows(), Rows()], r"rows2: Rows\(\) takes images of shape \(N, C, H, W\), got \(4, 28, 28\)"),
     ],
 )
-def test_layers_that_do_not_fit_are_refused(layers, match):
+def test_layers_of_wrong_shapes_raise(layers, match):
     with pytest.raises(ValueError, match=match):
         Sequential(layers, (1, 28, 28), batch_size=4)
 

@@ -36,7 +36,7 @@ def test_how_many_windows_there_are(length, count):
     assert windows.shape == (count, 3)
 
 
-def test_a_text_of_one_s_own(tmp_path):
+def test_a_text_file_of_the_user(tmp_path):
     path = tmp_path / "mine.txt"
     path.write_text("".join(f"{number} " * 100 + "\n" for number in range(20)))
     own = data.load(TEXT, path)
@@ -51,12 +51,12 @@ def test_a_text_of_one_s_own(tmp_path):
         data.load(TEXT, path)
 
 
-def test_characters_that_are_none_are_named():
+def test_characters_outside_the_vocabulary_are_named():
     with pytest.raises(ValueError, match="plain ASCII, got '\\\\t' at index 1"):
         encode("a\tb")
 
 
-def test_without_a_checkout_the_text_lies_in_the_package(monkeypatch, tmp_path):
+def test_without_a_checkout_the_text_is_in_the_package(monkeypatch, tmp_path):
     package = tmp_path / "cnn_numba" / "beyond" / "text"
     package.mkdir(parents=True)
     (package / "course.txt").write_text("".join(f"{str(i) * 300}\n" for i in range(10)))

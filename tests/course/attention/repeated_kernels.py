@@ -5,7 +5,7 @@ from cnn_course.engine.checks.kernels import launch, normal, output
 
 
 def heads(rng):
-    """Launch with threads to spare, with the mask and without, and a NaN among the features."""
+    """Launch with spare threads, with the mask and without, and with a NaN among the features."""
     cases = []
     for queries, keys, causal in [(5, 7, False), (6, 6, True), (1, 9, False)]:
         q, k = normal(rng, (2, queries, 3)), normal(rng, (2, keys, 3))

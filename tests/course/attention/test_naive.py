@@ -1,4 +1,4 @@
-"""Attention with the table of weights in memory, which the notebook begins with."""
+"""Attention with the table of weights in memory, the first version in the notebook."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_against_reference(shape):
     assert_close(weights, reference.attention_weights(q, k, shape[5]))
 
 
-def test_a_head_may_have_any_number_of_features_and_causal_attention_as_many_queries_as_keys():
+def test_causal_attention_needs_as_many_queries_as_keys():
     q = device.zeros((1, 1, 2, 65))
     attention_forward_naive(q, q, q)
     with pytest.raises(ValueError, match="as many queries as keys"):

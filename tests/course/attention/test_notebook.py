@@ -1,10 +1,11 @@
-"""What notebook 23 says of its outputs, of the recorded training, and what its pictures show."""
+"""Notebook 23: its text about outputs and the recorded training, and its pictures."""
 
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+import stored
 from numba import cuda
 from solutions import solution_of
 
@@ -20,12 +21,10 @@ NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "23_attention.ipynb"
 
 
 def shown(cell_id):
-    """Return what a cell has stored, all of it as text."""
-    (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == cell_id)
-    return "".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
+    return stored.all_shown(NOTEBOOK.name, cell_id)
 
 
-def test_scores_spread_with_the_root_of_d_and_a_softmax_of_them_takes_one():
+def test_scores_spread_with_the_root_of_d_and_softmax_picks_one():
     found = re.findall(r"d = +(\d+): .* scores +([\d.]+); .* gets (\d+)%, .* (\d+)%", shown("scale"))
     assert len(found) == 5
     for d, spread, undivided, divided in found:
@@ -34,7 +33,7 @@ def test_scores_spread_with_the_root_of_d_and_a_softmax_of_them_takes_one():
         assert int(d) < 256 or int(undivided) > 90
 
 
-def test_what_grows_with_the_text_and_how():
+def test_growth_with_the_length_of_the_text():
     found = re.findall(r"([\d.]+) times, bytes moved ([\d.]+) times, operations ([\d.]+)", shown("growth"))
     (table, table_l1, table_work), (tiled, tiled_l1, tiled_work) = ([*map(float, row)] for row in found)
     assert tiled == 8.0
@@ -43,7 +42,7 @@ def test_what_grows_with_the_text_and_how():
     assert tiled_work == pytest.approx(table_work, rel=0.05)
 
 
-def test_without_the_table_attention_is_modelled_so_many_times_as_fast():
+def test_the_modelled_speed_up_without_the_table():
     naive, tiled = (
         [float(time) * {"ms": 1000, "us": 1}[unit] for time, unit in re.findall(r"([\d.]+) (ms|us) \(", line)]
         for line in shown("article-times").splitlines()[2:4]
@@ -53,7 +52,7 @@ def test_without_the_table_attention_is_modelled_so_many_times_as_fast():
     assert (round(min(times)), round(max(times))) == (25, 37)
 
 
-def test_after_each_key_the_film_has_the_softmax_of_the_keys_so_far():
+def test_each_frame_of_the_film_is_the_softmax_of_the_keys_so_far():
     rng = np.random.default_rng(3)
     scores, values = [0.0, -2.0, 1.5, 0.5, 95.0, 94.0], rng.normal(size=(6, 5))
     states = films.online_states(scores, values)
@@ -79,10 +78,10 @@ def test_the_film_has_the_registers_of_the_kernel():
             assert registers[name][0] == pytest.approx(getattr(state, name), rel=1e-5)
 
 
-def test_the_film_shows_a_query_of_the_kernel_that_two_keys_rescale():
-    told = shown("online-film")
-    assert "multiplied by 0.59 at key 2 and 0.34 at key 4" in told
-    own, kernel = re.search(r"begins with (.+), the kernel's with (.+)\.\]", told).groups()
+def test_the_film_shows_a_query_that_two_keys_rescale():
+    output = shown("online-film")
+    assert "multiplied by 0.59 at key 2 and 0.34 at key 4" in output
+    own, kernel = re.search(r"begins with (.+), the kernel's with (.+)\.\]", output).groups()
     assert own == kernel
     (text,) = (cell.source for cell in notebooks.read(NOTEBOOK).cells if cell.id == "online-film-text")
     assert "keys 2 and 4" in text
@@ -94,7 +93,7 @@ def test_the_short_training_learns_something():
     assert last < 3
 
 
-def test_the_record_is_what_the_text_says():
+def test_the_record_matches_the_text():
     record = text_training.recorded()
     history = record["history"]
     assert record["every"] * len(record["losses"]) == 2575
@@ -105,8 +104,8 @@ def test_the_record_is_what_the_text_says():
     assert "116,576" in shown("model")
 
 
-def test_the_kept_weights_are_those_of_the_record():
-    """They were kept in half the bits."""
+def test_the_stored_weights_match_the_record():
+    """They are stored in half the bits."""
     model, data = text_transformer(batch_size=73), load(TEXT)
     loss, accuracy = evaluate(model, data.test_images, data.test_labels)
     last = text_training.recorded()["history"][-1]
@@ -128,7 +127,7 @@ def test_the_tables_of_the_check_have_a_future_that_is_far_above():
     assert any(np.triu(table, k=1).max() > np.tril(table).max() + 100 for table in tables)
 
 
-def test_pictures_say_what_they_show():
+def test_picture_descriptions_match_the_data():
     weights = np.tril(np.ones((2, 3, 3))) / np.arange(1, 4)[:, None]
     alt = pictures.weights_picture(weights, "a b", "Caption.").alt
     assert "2 square tables of weights over the 3 characters 'a b'" in alt

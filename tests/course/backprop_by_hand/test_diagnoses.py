@@ -1,8 +1,8 @@
-"""What the checks of notebook 07 say of slips that have no name."""
+"""Messages of the checks of notebook 07 about slips without a name."""
 
 import pytest
 from test_exercises import FOUND
-from wrong_answers import told
+from wrong_answers import lines_of
 
 TAPS = """
     grad_weight = np.zeros((grad_output.shape[1], x.shape[1], *kernel_size))
@@ -35,4 +35,4 @@ SAYS = [
 @pytest.mark.parametrize(("exercise", "change", "words"), SAYS, ids=[name for name, *_ in SAYS])
 def test_a_slip_is_put_into_words(exercise, change, words):
     (found,) = (each for each in FOUND if each.cells.name == exercise)
-    assert told(found, change)[0] == words
+    assert lines_of(found, change)[0] == words

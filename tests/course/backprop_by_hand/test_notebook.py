@@ -1,4 +1,4 @@
-"""What notebook 07 looks at: the patients with their bugs, and the pictures of gradients."""
+"""Notebook 07: the patients with their bugs, and the pictures of gradients."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def wrong(bug, **setting):
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_healthy_gradients_are_those_of_autograd(setting):
+def test_correct_gradients_match_autograd(setting):
     small = digits(*setting)
     images, weight, bias, dense = (
         torch.tensor(array, requires_grad=True)
@@ -123,7 +123,7 @@ def test_a_skipped_padding_row_spoils_the_uppermost_rows(padding):
     assert rows.tolist() == [0, 1]
 
 
-def test_patients_have_different_bugs_and_the_reader_may_err():
+def test_patients_have_different_bugs_and_some_bugs_have_no_patient():
     assert "".join(PATIENTS) == "ABCDEF"
     assert len(set(PATIENTS.values())) == 6 < len(BUGS)
     assert set(PATIENTS.values()) < set(BUGS)
@@ -131,7 +131,7 @@ def test_patients_have_different_bugs_and_the_reader_may_err():
         assert wrong(letter) == wrong(bug)
 
 
-def test_unknown_bugs_are_refused():
+def test_unknown_bugs_are_rejected():
     with pytest.raises(ValueError, match=r"bug must be one of flipped filter, .*got 'G'"):
         gradients(digits(), "G")
 
@@ -147,7 +147,7 @@ def test_naming_some_is_not_solved_yet():
     assert named(A="stride ignored", C="sum over the batch").status == "unsolved"
 
 
-def test_a_wrong_name_is_told_while_others_are_open():
+def test_a_wrong_name_is_reported_before_the_others_are_given():
     verdict = named(A="stride ignored", C="flipped filter")
     assert (verdict.status, verdict.mistake) == ("wrong", "no flipped filter")
     assert "Patient C" in verdict.message
@@ -165,7 +165,7 @@ def test_every_name_has_its_signs(bug):
 # --- pictures ----------------------------------------------------------------------------------------------
 
 
-def test_chain_picture_tells_both_ways():
+def test_chain_picture_describes_both_directions():
     alt = chain_picture(["x", "y", "L"], [1, 2, 4], [2, 4], [8, 4, 1]).alt
     assert "x = 1, y = 2, L = 4" in alt
     assert "from right to left: 1, 4, 8" in alt
@@ -196,7 +196,7 @@ def test_comparison_picture_draws_a_gradient_that_is_zero_everywhere():
     assert "4 of 4 elements are wrong" in picture.alt
 
 
-def test_curves_are_told_apart_by_their_names():
+def test_the_description_names_each_curve():
     steps = np.logspace(-8, -1, 20)
     assert "U" in epsilon_picture(steps, {"float64": steps**2, "float32": steps}).alt
     assert "stays near 0.9" in promise_picture(steps, {"all biases 0.1": steps, "all biases 0": steps}).alt

@@ -1,4 +1,4 @@
-"""What notebook 08 looks at: the launches of its checks, its kernels at work, its pictures."""
+"""Notebook 08: the launches of its checks, its kernels, its pictures."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_convolutions_have_batches_strides_and_paddings_that_differ(name):
     assert any(stride_h != stride_w for stride_h, stride_w, _, _ in steps)
     assert any(padding_h != padding_w for _, _, padding_h, padding_w in steps)
     assert max(len(case.args[0]) for case in cases) > 1
-    # Behind the last window some rows or columns are left over: their gradient is 0.
+    # After the last window some rows or columns remain: their gradient is 0.
     assert any(_left_over(case) for case in cases)
 
 
@@ -115,7 +115,7 @@ def test_a_kernel_is_right_only_if_its_check_is_green():
     assert kernels.right(backward_kernels) == ["relu_backward_kernel"]
 
 
-def test_a_kernel_that_is_no_part_is_refused():
+def test_an_unknown_kernel_raises():
     @cuda.jit
     def conv2d_kernel(x, out):
         out[0] = x[0]
@@ -170,7 +170,7 @@ def test_the_pixels_gradient_is_the_slope_of_the_loss():
     rng, labels = np.random.default_rng(0), np.array([3, 8], np.int32)
     images = rng.uniform(size=(2, 1, 28, 28)).astype(np.float32)
     gradient = pixel_gradient(Kernels(relu_backward_kernel), model, images, labels)
-    assert not gradient[:, :, 26:].any()  # no window of the second pooling comes there
+    assert not gradient[:, :, 26:].any()  # no window of the second pooling covers it
     assert not gradient[..., 26:].any()
     criterion = CrossEntropyLoss(2, 10, "cpu")
 
@@ -191,7 +191,7 @@ def test_a_layer_without_a_kernel_is_named():
 # --- pictures ----------------------------------------------------------------------------------------------
 
 
-def test_the_map_counts_what_is_right():
+def test_the_map_counts_correct_kernels():
     picture = network_map(["relu_backward_kernel"])
     assert "passes its check: 1 of 8." in picture.caption
     assert "Right so far: relu_backward_kernel." in picture.alt
@@ -211,14 +211,14 @@ def test_the_backward_window_has_the_weights_of_the_gradient(stride):
         assert gradient == (" abcdefghi".index(letter) if letter else 0)
 
 
-def test_what_threads_scatter_others_gather():
+def test_gathering_reads_what_scattering_writes():
     for pixel in range(6):
         assert films.gathered_from(pixel, 4) == [o for o in range(4) if pixel in films.scattered_to(o)]
     alt = films.scatter_film().alt
     assert "at the end 4 pixels have several writers, up to 3" in alt
 
 
-def test_the_picture_of_pixels_tells_what_was_read():
+def test_the_picture_of_pixels_names_the_predictions():
     digits = np.random.default_rng(0).uniform(size=(2, 1, 5, 4))
     alt = pixel_picture(digits, digits - 0.5, digits, [7, 2], [9, 3]).alt
     assert "read as 7, 2" in alt

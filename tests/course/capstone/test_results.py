@@ -1,4 +1,4 @@
-"""The table of results: entries are written and read, and what is no entry is refused by name."""
+"""The table of results: entries are written and read, and invalid ones are named."""
 
 import html
 import json
@@ -44,7 +44,7 @@ def exported(folder):
     return json.loads((folder / "capstone_entry.json").read_text())
 
 
-def test_an_entry_comes_back_as_it_was(folder):
+def test_an_entry_survives_export_and_import(folder):
     path = results.export(result())
     assert results.read(path.read_bytes()) == result()
     assert path == folder / "capstone_entry.json"
@@ -77,13 +77,13 @@ def test_your_entry_is_one_even_after_another_name():
     assert [one.name for one in results.table().results] == ["Ada"]
 
 
-def test_an_entry_without_a_name_is_not_taken_from_others(tmp_path):
+def test_an_entry_of_others_needs_a_name(tmp_path):
     with pytest.raises(ValueError, match="the entry has no name yet but 'Your name'"):
         results.add_entry(written(tmp_path / "theirs.json", result(results.NOBODY)))
     assert results.table().results == []
 
 
-def test_a_class_s_files_are_taken_and_the_bad_ones_are_named(tmp_path):
+def test_files_of_a_class_are_imported_and_bad_ones_named(tmp_path):
     files = tmp_path / "class"
     for place, one in {
         "ada.json": result("Ada"),
@@ -105,14 +105,14 @@ def test_a_class_s_files_are_taken_and_the_bad_ones_are_named(tmp_path):
     assert html.escape(found.notes()[1]) in found._repr_html_()
 
 
-def test_an_entry_that_was_modelled_otherwise_is_named(tmp_path):
+def test_an_entry_of_another_model_is_named(tmp_path):
     other = result("Grace")._replace(course=entry(1.1, "the course's step"))
     results.add_entry(written(tmp_path / "grace.json", other))
     results.export(result())
     assert results.table().notes()[1].endswith("modelled by another version of the course: Grace.")
 
 
-def test_a_file_beside_the_table_that_is_no_entry_is_left_out(folder):
+def test_other_files_are_left_out_of_the_table_and_named(folder):
     results.export(result())
     (folder / "results").mkdir()
     (folder / "results" / "other.json").write_text("{}")
@@ -164,7 +164,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("change", "message"), BAD.values(), ids=BAD)
-def test_what_is_no_entry_is_refused_and_not_kept(folder, tmp_path, change, message):
+def test_an_invalid_entry_raises_and_is_not_kept(folder, tmp_path, change, message):
     path = tmp_path / "bad.json"
     path.write_text(json.dumps(change(exported(folder))))
     with pytest.raises(ValueError, match=message):
@@ -181,7 +181,7 @@ def test_what_is_no_entry_is_refused_and_not_kept(folder, tmp_path, change, mess
         (b" " * 20_001, "at most 20,000 bytes"),
     ],
 )
-def test_what_is_no_json_is_refused(content, message):
+def test_invalid_json_raises(content, message):
     with pytest.raises(ValueError, match=message):
         results.read(content)
 

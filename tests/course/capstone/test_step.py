@@ -1,4 +1,4 @@
-"""The step by its parts: what it takes as the whole does, swaps, the history, certificate, report."""
+"""The step by its parts: its time against the whole, swaps, the history, certificate, report."""
 
 import itertools
 import json
@@ -45,7 +45,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def solved(folder):
-    """Put the solution of exercise 1 into the workbook."""
+    """Write the solution of exercise 1 to the workbook."""
     source = standalone(faster_kernels.filter_gradient_kernel.py_func)
     (folder / "capstone_filter_gradient_kernel.py").write_text(source)
 
@@ -103,7 +103,7 @@ def test_all_of_the_course_s_launchers_are_on_record():
     ("name", "launcher"),
     [("loss", first_launchers({})["loss"]), ("dense_forward", faster_kernels.dense_by_warps)],
 )
-def test_the_record_is_what_is_modelled(name, launcher):
+def test_the_record_matches_the_model(name, launcher):
     found, kept = model_part(name, launcher).launches, known(name, launcher).launches
     for ours, theirs in zip(found, kept, strict=True):
         for one, other in zip(ours, theirs, strict=True):
@@ -132,7 +132,7 @@ def test_a_step_cannot_be_shorter_than_its_host_takes():
         assert time.graph < time.microseconds / 5
 
 
-def test_what_has_no_source_is_modelled_each_time(monkeypatch):
+def test_functions_without_source_are_modelled_each_time(monkeypatch):
     asked = []
     found = known("loss", first_launchers({})["loss"])
     monkeypatch.setattr(modelling, "model_part", lambda name, launcher: asked.append(name) or found)
@@ -142,7 +142,7 @@ def test_what_has_no_source_is_modelled_each_time(monkeypatch):
     assert asked == ["loss", "loss"]
 
 
-def test_what_was_modelled_is_known_after_a_restart(monkeypatch, folder):
+def test_modelled_times_survive_a_restart(monkeypatch, folder):
     found = known("loss", first_launchers({})["loss"])
     monkeypatch.setattr(modelling, "model_part", None)
     monkeypatch.setattr(modelling, "recorded", dict)
@@ -170,7 +170,7 @@ def test_what_was_modelled_is_known_after_a_restart(monkeypatch, folder):
 # --- the step ----------------------------------------------------------------------------------------------
 
 
-def test_without_a_swap_of_the_reader_s_the_course_s_stands_in():
+def test_without_a_swap_of_the_reader_the_course_s_swap_is_used():
     first = first_step()
     second = first.swapped("conv_weight")
     assert second.holders["conv_weight"].whose == COURSE
@@ -211,14 +211,14 @@ def test_of_two_swaps_for_a_part_the_faster_one_is_taken(folder):
     assert your_step().holders["conv_weight"].launcher.__name__ == "filter_gradient_in_parts"
 
 
-def test_a_part_that_nobody_swaps_is_refused():
+def test_a_part_without_swaps_raises():
     with pytest.raises(ValueError, match=r"name must be one of conv_forward, .* got 'conv'"):
         first_step().swapped("conv")
     with pytest.raises(ValueError, match="that you or the course has a swap for, got 'adam'"):
         first_step().swapped("adam")
 
 
-def test_the_pale_bars_are_what_has_become_shorter(monkeypatch):
+def test_pale_bars_show_the_time_saved(monkeypatch):
     drawn = []
     monkeypatch.setattr("cnn_course.engine.plots.picture", lambda fig, *_: drawn.append(fig))
     first_step().swapped("conv_weight").picture()
@@ -228,7 +228,7 @@ def test_the_pale_bars_are_what_has_become_shorter(monkeypatch):
     assert max(pale) > max(now)
 
 
-def test_each_swap_of_the_course_makes_a_t4_faster_and_the_last_step_is_as_the_text_says():
+def test_each_swap_makes_a_t4_faster_and_the_last_step_matches_the_text():
     times = [step.times for step in course_path()]
     assert all(b[0].microseconds < a[0].microseconds for a, b in itertools.pairwise(times))
     ratios = [a.microseconds / b.microseconds for a, b in zip(times[0], times[-1], strict=True)]
@@ -265,7 +265,7 @@ def test_the_network_with_the_swaps_is_right():
 # --- what is handed in -------------------------------------------------------------------------------------
 
 
-def test_without_a_swap_nothing_is_recorded_and_the_course_s_way_is_shown():
+def test_without_a_swap_nothing_is_recorded_and_the_course_s_steps_are_shown():
     picture = record("nothing")
     assert picture.caption.startswith("The course's step, until yours is there")
     assert history.entries() == []

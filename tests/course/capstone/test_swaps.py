@@ -1,4 +1,4 @@
-"""Swaps that are refused, each by name, for the shortest part; and one that passes but for its time."""
+"""Swaps for the shortest part that are rejected with a reason; and one that is only too slow."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ kept = {}
 
 
 def keeps_its_gate(grad_output, out, grad_input):
-    """Take the gate of the first call for all of its size."""
+    """Reuse the gate of the first call for all calls of its size."""
     if out.size not in kept:
         kept[out.size] = cuda.device_array(out.size, np.float32)
         gate_kernel[4, 128](out, out, kept[out.size])
@@ -94,7 +94,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("name", "launcher"), REFUSED.values(), ids=REFUSED)
-def test_a_wrong_swap_is_refused_by_name(name, launcher, request):
+def test_a_wrong_swap_is_rejected_by_name(name, launcher, request):
     with pytest.raises(Wrong) as refused:
         judge(name, launcher)
     assert refused.value.mistake == request.node.callspec.id.partition(", ")[0]
@@ -106,7 +106,7 @@ def test_a_wrong_swap_is_refused_by_name(name, launcher, request):
     assert words.get(refused.value.mistake, "") in refused.value.message
 
 
-def test_what_is_not_written_and_what_is_changed_is_named():
+def test_unwritten_outputs_and_changed_inputs_are_named():
     def half(grad_output, out, grad_input):
         gate_kernel[1, 32](grad_output[:1], out[:1], grad_input[:1])
 

@@ -1,4 +1,4 @@
-"""What notebook 21 shows: the record of what each step adds, the network that comes with it, and pictures."""
+"""Notebook 21: the record of each improvement, the included network, and pictures."""
 
 import dataclasses
 import inspect
@@ -69,13 +69,13 @@ def test_the_large_steps_are_as_large_as_the_text_says(results):
     assert min(small) > norm - 0.01
 
 
-def test_without_augmentation_the_training_images_are_known_by_heart(results):
+def test_without_augmentation_the_training_images_are_memorised(results):
     plain, moved = results["weight decay"], results["random crops and flips"]
     assert improvements.accuracy(plain, "train_accuracy") > 0.999
     assert improvements.accuracy(moved, "train_accuracy") < improvements.accuracy(moved) + 0.02
 
 
-def test_where_the_parameters_are():
+def test_most_parameters_are_in_the_dense_layer():
     dense = next(layer for layer in cifar_convnet(1).layers if layer.name == "linear1")
     size = dense.weight.size + dense.bias.size
     assert f"{size / cifar_convnet(1).parameters.size:.1%}" == "98.8%"
@@ -84,7 +84,7 @@ def test_where_the_parameters_are():
     assert sum(layer.weight.size + layer.bias.size for layer in convolutions) == 19_392
 
 
-def test_the_network_that_comes_with_it_is_trained():
+def test_the_included_network_is_trained():
     data, net = load("made-pictures"), improvements.trained_network()
     assert net.input_shape == image_shape("made-pictures")
     x = (data.test_images[:192] / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
@@ -100,7 +100,7 @@ def test_the_one_cell_that_differs_is_marked():
 
 @pytest.mark.exhaustive("tests/data/test_data.py: the files are read; each cell with the made pictures")
 @pytest.mark.slow
-def test_every_cell_runs_on_files_as_those_of_cifar10(tmp_path):
+def test_every_cell_runs_on_files_like_those_of_cifar10(tmp_path):
     """Files of the binary version, of the right names and sizes, with made pictures in them."""
     pictured = load("made-pictures")
     rows = np.concatenate([pictured.train_labels[:, None], pictured.train_images.reshape(10_000, -1)], axis=1)
@@ -128,20 +128,20 @@ def test_the_filters_that_changed_most_are_shown():
 
 @pytest.fixture(scope="module")
 def shares():
-    """Return for each task the mean shares of the three ways, each over the sizes, and each seed's."""
+    """Return for each task the mean shares of the three methods over the sizes, and those of each seed."""
     record = transfer.recorded()
     assert (tuple(record["sizes"]), tuple(record["ways"])) == (transfer.SIZES, transfer.WAYS)
     return {name: np.array(list(found.values())) for name, found in record["results"].items()}
 
 
-def test_a_near_task_gains_by_what_was_learned(shares):
+def test_transfer_helps_a_near_task(shares):
     last, trained, scratch = shares["other kinds"].mean(axis=2)
     assert (round(100 * scratch[2]), round(100 * trained[2])) == (28, 54)
     assert (abs(last - trained)[:3] < 0.02).all()
     assert trained[3] > last[3] + 0.03
 
 
-def test_a_far_task_gains_little(shares):
+def test_transfer_helps_a_far_task_little(shares):
     last, trained, scratch = shares["digits"].mean(axis=2)
     assert (last < scratch).all()
     assert 0.04 < trained[1] - scratch[1] < 0.06
@@ -160,7 +160,7 @@ def test_the_command_writes_such_a_record_of_both_tasks(tmp_path, monkeypatch):
     assert all(0 <= share <= 1 for found in record["results"].values() for ((share,),) in found.values())
 
 
-def test_what_an_epoch_of_photographs_takes():
+def test_the_time_of_an_epoch_of_photographs():
     record = json.loads((NOTEBOOK.parents[1] / "benchmarks" / "epoch-cifar_convnet_bn.json").read_text())
     (result,) = record["results"]
     assert (record["images"], record["machine"]["threads"]) == (2000, 1)
@@ -201,7 +201,7 @@ def test_a_folded_convolution_is_convolution_and_normalisation(rng):
 # --- pictures ----------------------------------------------------------------------------------------------
 
 
-def test_pictures_say_what_they_show():
+def test_picture_descriptions_match_the_data():
     assert "handwritten digits, a new last layer: 46%" in pictures.transfer_picture().alt
     assert "linear classifier" in pictures.improvements_picture().alt
     assert "without augmentation the training images end at 100.0%" in pictures.overfitting_picture().alt

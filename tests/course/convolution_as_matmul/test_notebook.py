@@ -1,4 +1,4 @@
-"""What notebook 14 draws, and what its open problem compares and refuses."""
+"""Notebook 14: its pictures, and what its open problem compares and rejects."""
 
 import re
 from pathlib import Path
@@ -34,7 +34,7 @@ NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "14_convolution_as_matmul.i
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Return the list of figures that are handed to `plots.picture`."""
+    """Return the list of figures passed to `plots.picture`."""
     figures, picture = [], matmul_pictures.plots.picture
     monkeypatch.setattr(
         matmul_pictures.plots, "picture", lambda fig, *text: (figures.append(fig), picture(fig, *text))[1]
@@ -54,13 +54,13 @@ def test_im2col_picture_names_the_pixels_of_a_column(drawn):
 
 
 @pytest.mark.parametrize("position", [-1, 6])
-def test_a_position_that_is_not_there_is_refused(position):
+def test_a_position_out_of_range_raises(position):
     with pytest.raises(ValueError, match=f"there are 6 positions, counted from 0; got {position}"):
         im2col_picture(2, 3, 4, 2, position)
 
 
-def test_ladder_picture_tells_the_share_of_the_library():
-    """Of a made-up record: the naive kernel a tenth as fast as PyTorch, one rung refused."""
+def test_ladder_picture_gives_the_share_of_the_library():
+    """A made-up record: the naive kernel a tenth as fast as PyTorch, one rung missing."""
     results = []
     for case in [case for case in CASES if case.operation == "matmul"]:
         rates = {rung: 10.0 * (place + 1) for place, rung in enumerate(case.rungs)}
@@ -87,13 +87,13 @@ def test_implicit_picture_counts_the_reads_of_a_tile(drawn):
     assert (len(reads), sum(reads)) == (30, 64)
 
 
-def test_busy_picture_has_no_more_squares_than_there_are(drawn):
+def test_busy_picture_draws_at_most_all_squares(drawn):
     assert "few: 7 of 10; many: 10 of 10" in busy_picture({"few": 7, "many": 30}, 10, "a GPU").caption
     for ax, busy in zip(drawn[0].axes, (7, 10), strict=True):
         assert np.isclose(ax.images[0].get_array(), matmul_pictures.DARK).all(axis=-1).sum() == busy
 
 
-def test_with_two_pairs_of_tiles_there_is_one_barrier_a_step_and_loads_run_beside_multiplications():
+def test_two_pairs_of_tiles_need_one_barrier_per_step_and_overlap_loads():
     assert [len(schedule(4)[1]) for schedule in (one_pair, two_pairs)] == [8, 4]
     bars = two_pairs(4)[0]
     multiplied = {bar.text: bar.begin for bar in bars if bar.lane == "multiply"}
@@ -140,7 +140,7 @@ def test_the_notebooks_entry_is_right_and_slower(entry):
 
 
 @pytest.mark.skipif(not device.SELECTION.emulated, reason="modelled on the emulated GPU")
-def test_an_entry_whose_time_cannot_be_modelled_is_told_so(entry, monkeypatch):
+def test_an_entry_that_cannot_be_modelled_is_named(entry, monkeypatch):
     def refuse(rungs):
         raise RuntimeError("the lines of the kernel are not known")
 
@@ -233,13 +233,13 @@ def raising(x, weight, bias, out):
         (raising, "raises"),
     ],
 )
-def test_what_is_no_entry_is_refused(cheat, mistake):
+def test_invalid_entries_are_rejected(cheat, mistake):
     standing = beat_conv2d_forward(cheat)
     assert (standing.status, standing.mistake, standing.factor) == ("wrong", mistake, None), standing
 
 
 @compiled
-def test_a_right_result_that_changes_its_input_is_refused(entry):
+def test_a_right_result_that_changes_its_input_is_rejected(entry):
     def convolve(x, weight, bias, out):
         entry["convolve"](x, weight, bias, out)
         fill_kernel[1, 32](bias, float32(0))
@@ -248,8 +248,8 @@ def test_a_right_result_that_changes_its_input_is_refused(entry):
 
 
 @compiled
-def test_a_result_that_is_right_only_once_is_refused(entry):
-    """The numbers differ from turn to turn, and every turn is looked at."""
+def test_a_result_that_is_right_only_once_is_rejected(entry):
+    """The numbers differ between rounds, and every round is checked."""
     kept = []
 
     def convolve(x, weight, bias, out):
@@ -264,8 +264,8 @@ def test_a_result_that_is_right_only_once_is_refused(entry):
 
 
 @compiled
-def test_the_packages_kernel_in_a_graph_that_was_recorded_before_is_refused():
-    """The package's launch is seen in no call: a graph makes it, beside a launch that is for show."""
+def test_a_recorded_graph_of_the_package_is_rejected():
+    """No call shows the package's launch: a graph makes it, beside a dummy launch."""
     arrays = [device.to_device(array) for array in beat_conv2d_forward.draw(np.random.default_rng(0))]
     result = device.empty((64, 64, 11, 11))
 
@@ -310,14 +310,14 @@ def text_of(name):
 
 
 def modelled_in(name, rung):
-    """Return the modelled microseconds of a rung on T4, A100 and H100, as a cell has printed them."""
+    """Return the modelled microseconds of a rung on T4, A100 and H100, as printed by a cell."""
     (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == name)
     (line,) = re.findall(rf"^{rung} .* [mu]s \(.*$", cell.outputs[0]["data"]["text/plain"], re.MULTILINE)
     times = re.findall(r"([\d.]+) (ms|us) \(", line)
     return np.array([float(value) * {"ms": 1000, "us": 1}[unit] for value, unit in times])
 
 
-def test_what_the_text_says_of_modelled_times_is_what_the_cells_print():
+def test_the_text_gives_the_modelled_times_that_the_cells_print():
     saved = 1 - modelled_in("unsigned-modelled", "unsigned") / modelled_in("unsigned-modelled", "signed")
     assert "a good third of the modelled time on T4 and A100" in text_of("unsigned-after")
     assert (saved[:2] > 1 / 3).all()
@@ -343,7 +343,7 @@ def test_what_the_text_says_of_modelled_times_is_what_the_cells_print():
 
 @pytest.mark.skipif(not device.SELECTION.emulated, reason="modelled on the emulated GPU")
 @pytest.mark.exhaustive("test_modelled_ladders.py: modelled times of other kernels")
-def test_the_modelled_times_of_the_solution_are_those_of_the_text():
+def test_the_text_gives_the_modelled_times_of_the_solution():
     kernel, large = solution_of("convolution_as_matmul", "matmul_1x4_kernel"), 2048
     arguments = device.zeros((large, large)), device.zeros(large**2), large, device.zeros(large**2)
     ladder = modelled({"1 x 4": (kernel, (large // 128, large // 8), (32, 8), arguments)})

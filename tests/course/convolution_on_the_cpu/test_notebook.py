@@ -1,4 +1,4 @@
-"""What notebook 01 draws: an animation that stands still where it cannot move, and pictures of numbers."""
+"""Notebook 01: an animation with a still picture, and pictures of numbers."""
 
 import io
 import itertools
@@ -22,7 +22,7 @@ def frames(png):
         yield np.array(image.convert("RGB")), image.info.get("duration")
 
 
-def test_the_sliding_window_moves_and_shows_its_last_step_where_it_does_not():
+def test_the_sliding_window_moves_and_its_still_picture_is_the_last_step():
     image, kernel = np.eye(4), np.array([[1.0, -1.0], [1.0, -1.0]])
     picture = convolution.sliding_window(image, kernel, conv_cpu(image, kernel))
     still, *steps = frames(picture.png)
@@ -49,7 +49,7 @@ def test_modes_name_their_windows():
     assert "3 x 3 window on an image of 5 x 6" in convolution.modes_picture((5, 6), 3, sizes).caption
 
 
-def test_an_echo_is_described_by_where_it_is():
+def test_an_echo_is_described_by_its_place():
     received = np.zeros(30)
     scores = np.arange(20.0) % 17
     assert "30 samples" in convolution.echo_picture(received, scores).alt

@@ -1,4 +1,4 @@
-"""What notebook 03 draws of accesses, and how large the launches of its checks are."""
+"""Notebook 03: its pictures of accesses, and the sizes of its checks' launches."""
 
 import math
 
@@ -47,7 +47,7 @@ def drawn(monkeypatch):
     return figures
 
 
-def test_footprint_counts_reads_and_what_blocks_share(window):
+def test_footprint_counts_reads_and_shared_elements(window):
     caption = footprint_picture(window, "x", "out").caption
     assert caption.startswith("4 blocks of 4 x 1 threads read 14 elements of x 24 times: 1.7 times each")
     assert caption.endswith("at most twice; 2 by two blocks or more.")
@@ -69,7 +69,7 @@ def test_footprint_gives_each_of_six_blocks_a_colour(drawn):
     assert len({tuple(colour) for colour in written.reshape(-1, 3)}) == 6
 
 
-def test_footprint_leaves_what_nobody_reads_grey(drawn):
+def test_footprint_leaves_unread_elements_grey(drawn):
     x, out = cuda.to_device(np.ones((3, 4), np.float32)), cuda.device_array((1, 2), np.float32)
     footprint_picture(access_map(window_kernel)[1, 2](x, out), "x", "out")
     image = drawn[0].axes[0].images[0].get_array()
@@ -99,7 +99,7 @@ def test_sectors_are_counted_from_where_the_array_begins(drawn):
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=[check.name for check in CHECKS])
-def test_the_checks_launch_few_threads_but_several_blocks_with_some_to_spare(check):
+def test_the_checks_launch_few_threads_in_several_blocks_with_spare_threads(check):
     cases = check.inputs()
     threads = [int(np.prod(case.grid) * np.prod(case.block)) for case in cases]
     sizes = [int(np.prod(case.arguments[-1].shape)) for case in cases]
@@ -109,7 +109,7 @@ def test_the_checks_launch_few_threads_but_several_blocks_with_some_to_spare(che
     assert any(np.prod(case.grid) > 2 for case in cases)
 
 
-def test_padding_does_not_give_a_corner_as_many_windows_as_the_middle_has():
+def test_a_corner_is_in_fewer_windows_than_the_middle():
     windows = reference.conv2d_backward_input(
         np.ones((1, 1, 7, 7)), np.ones((1, 1, 3, 3)), (1, 1, 7, 7), padding=1
     )
@@ -132,7 +132,7 @@ def test_the_layers_have_the_work_that_the_text_says():
 # --- The open exercise -------------------------------------------------------------------------------------
 
 
-def test_shrinking_is_a_convolution_of_what_is_continued_by_its_edge(rng):
+def test_shrinking_is_a_convolution_with_edge_padding(rng):
     images = rng.normal(size=(2, 7, 10)).astype(np.float32)
     continued = np.pad(images, ((0, 0), (1, 1), (1, 1)), mode="edge")[:, None]
     weight = np.outer([1, 2, 1], [1, 2, 1])[None, None] / 16
@@ -141,7 +141,7 @@ def test_shrinking_is_a_convolution_of_what_is_continued_by_its_edge(rng):
     np.testing.assert_allclose(shrunk(images.transpose(0, 2, 1)), expected.transpose(0, 2, 1), atol=1e-6)
 
 
-def test_what_is_said_of_the_exercise_holds():
+def test_the_text_matches_the_exercise():
     (text,) = (cell.source for cell in NOTEBOOK.cells if cell.id == "shrink-text")
     check = convolution_on_the_gpu.shrink
     largest = max(len(images) for (images,) in check.large(check.generator()))
@@ -149,7 +149,7 @@ def test_what_is_said_of_the_exercise_holds():
     assert largest > 65535  # the blocks that a grid has along z
 
 
-def test_rings_shrink_to_false_ones_without_a_blur_and_to_grey_with_it():
+def test_without_a_blur_shrunk_rings_alias_and_with_it_they_are_grey():
     image = shrinking.rings()
     corner = (slice(None), slice(-10, None), slice(-10, None))
     assert np.ptp(shrunk(image[None])[corner]) < 0.2 < 0.9 < np.ptp(image[None, ::2, ::2][corner])

@@ -158,14 +158,14 @@ def test_a_repaired_kernel_is_right(cell_id, cases, reference, rng):
 
 
 def test_every_broken_kernel_has_a_repair():
-    """Those of pooling, softmax and the NaN are exercises; the illegal address is the data's."""
+    """Pooling, softmax and the NaN are exercises; the illegal address comes from the data."""
     topics = {cell_id.split("-")[0] for cell_id, _ in BROKEN} - {"softmax", "pool", "illegal", "nan"}
     assert topics == {cell_id.split("-")[0] for cell_id, *_ in REPAIRED}
 
 
 @pytest.mark.parametrize("module", [debugging_gpu_code, repairing_a_program])
 def test_the_checks_launch_few_threads(module):
-    """About 20 us a simulated thread: a check is to answer at once."""
+    """A simulated thread takes about 20 us: a check should answer at once."""
     for exercise in vars(module).values():
         if isinstance(exercise, KernelExercise):
             cases = exercise.inputs()
@@ -173,7 +173,7 @@ def test_the_checks_launch_few_threads(module):
 
 
 def test_the_softmaxes_that_a_test_has_to_tell_apart():
-    """Each wrong one is refused by the property it was made for, and by what else it breaks."""
+    """Each wrong one fails the property it was made for, and others that it breaks."""
     given = [case.args for case in repairing_a_program.is_softmax.inputs()]
     names = [softmax.__name__ for softmax, _ in given]
     assert len(set(names) - {"_softmax_right", "_softmax_of_twice"}) == 10  # as the text says
@@ -183,8 +183,8 @@ def test_the_softmaxes_that_a_test_has_to_tell_apart():
         assert softmax(maps).shape == maps.shape
 
 
-def test_pictures_mark_what_they_are_about():
-    """As many crosses as threads that pass and should not; the first NaN where it is."""
+def test_pictures_mark_their_subject():
+    """One cross for each thread that passes wrongly; the first NaN at its place."""
     outside = debugging.outside_picture(28, 28, 16, lambda row, column: (row <= 28) & (column <= 28))
     assert "the 57 that" in outside.caption
     spread = debugging.spread_picture({"images": [0, 0, 0], "weights": [0, 0.5, 1]})
@@ -194,14 +194,14 @@ def test_pictures_mark_what_they_are_about():
 
 @pytest.mark.slow
 def test_the_tests_to_copy_pass():
-    """Notebook 19 runs them, and what they print is not compared."""
+    """Notebook 19 runs them without comparing their output."""
     run = run_pytest("-q", "-p", "gpuless", "examples/test_smooth.py", cwd=FOLDER.parent)
     assert run.returncode == 0, run.stdout
     assert "9 passed" in run.stdout
 
 
 @pytest.mark.gpu
-def test_unsigned_indices_below_zero_are_what_the_text_says():
+def test_unsigned_indices_below_zero_match_the_text():
     @cuda.jit
     def below(x, out):
         i = uint32(x[0])
@@ -213,7 +213,7 @@ def test_unsigned_indices_below_zero_are_what_the_text_says():
 
 
 @pytest.mark.gpu
-def test_what_meets_a_nan_is_nan_but_for_max_and_min():
+def test_nan_spreads_except_through_max_and_min():
     @cuda.jit
     def meet(x, out):
         nan = x[0]

@@ -1,4 +1,4 @@
-"""What notebook 02 draws and explores: pictures of threads, sliders, and what is stored in their place."""
+"""Notebook 02: pictures of threads, sliders, and their stored still pictures."""
 
 import nbformat
 import numpy as np
@@ -47,7 +47,7 @@ def test_grid_picture_shows_where_x_and_y_go(monkeypatch):
 
 
 def test_labels_of_blocks_keep_clear_of_the_frame(monkeypatch):
-    """The image's edge cuts blocks; their numbers stand in the larger part, or not at all."""
+    """The image's edge cuts blocks; their numbers are in the larger part, or not drawn."""
     drawn = []
     monkeypatch.setattr(thread_pictures.plots, "picture", lambda fig, *_: drawn.append(fig))
     grid_picture(26, 26, (16, 16))
@@ -60,7 +60,7 @@ def test_labels_of_blocks_keep_clear_of_the_frame(monkeypatch):
     assert "(6, 0)" not in {text.get_text() for text in drawn[2].axes[0].texts}
 
 
-def test_too_many_threads_are_refused():
+def test_too_many_threads_raise():
     with pytest.raises(ValueError, match="10000 threads are too many"):
         grid_picture(100, 100, (10, 10))
 
@@ -76,7 +76,7 @@ def test_writers_are_taken_from_the_accesses():
     assert writers_of(pairs_kernel, 1, 2, cuda.device_array(7)).tolist() == [0, 0, 1, 1, -1, -1, -1]
 
 
-def test_row_picture_tells_who_writes_what():
+def test_row_picture_names_the_writer_of_each_element():
     x = cuda.device_array(7)
     picture = row_picture({"pairs": (pairs_kernel, 2, 2, (x,)), "by hand": np.arange(7) % 3}, "Who.")
     assert "pairs: 0, 0, 1, 1, 2, 2, 3" in picture.alt
@@ -96,7 +96,7 @@ def draw(size, name):
     return plots.picture(fig, f"{size} {name}.", "A small picture with a title.")
 
 
-def test_sliders_draw_anew():
+def test_sliders_redraw():
     explorer = explore(draw, size=[(2, 3), (4, 5)], name=["dogs", "cats"])
     assert explorer.picture.caption == "(2, 3) dogs."
     explorer.sliders["size"].value = (4, 5)
@@ -118,7 +118,7 @@ def test_each_position_is_drawn_once():
     assert calls == [1, 2]
 
 
-def test_a_choice_without_values_is_refused():
+def test_a_choice_without_values_raises():
     with pytest.raises(ValueError, match="the choice name has no values"):
         explore(draw, size=[1], name=[])
 
@@ -143,14 +143,14 @@ def test_widgets_are_not_stored_and_their_pictures_are():
 
 
 def test_the_checks_launch_few_threads():
-    """About 20 us a simulated thread: a check is to answer at once."""
+    """A simulated thread takes about 20 us: a check should answer at once."""
     for name in ("axpy_kernel", "autocorrelation_kernel", "relu_stride_kernel", "mirror_kernel"):
         cases = getattr(first_cuda_kernels, name).inputs()
         assert sum(int(np.prod(case.grid) * np.prod(case.block)) for case in cases) < 5000
 
 
 @pytest.mark.parametrize("name", ["axpy_kernel", "autocorrelation_kernel", "mirror_kernel"])
-def test_the_checks_leave_threads_to_spare_and_use_several_blocks(name):
+def test_the_checks_have_spare_threads_and_several_blocks(name):
     cases = getattr(first_cuda_kernels, name).inputs()
     sizes = [int(np.prod(case.arguments[-1].shape)) for case in cases]
     threads = [int(np.prod(case.grid) * np.prod(case.block)) for case in cases]

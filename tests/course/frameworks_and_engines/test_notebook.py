@@ -1,4 +1,4 @@
-"""What notebook 26 shows: its text and the stored outputs, the readers of programs, folding and rounding."""
+"""Notebook 26: its text and the stored outputs, the readers of programs, folding and rounding."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ def shown(cell_id):
 
 
 @pytest.mark.parametrize("cell_id", ["pytorch", "keras-step", "jax-step"])
-def test_every_framework_takes_our_step(cell_id):
+def test_every_framework_computes_our_step(cell_id):
     assert shown(cell_id).count("the same") == 9
     assert "NOT" not in shown(cell_id)
     assert re.search(r"loss \S+", shown(cell_id))[0] == re.search(r"loss \d\.\d+", shown("step"))[0]
@@ -74,7 +74,7 @@ def test_the_engine_gives_our_answers():
     )
 
 
-def test_what_the_engine_folds_and_does_not():
+def test_the_engine_folds_batch_norm_and_fuses_relu():
     ours, optimised, *pairs = re.findall(
         r"(?:ours|optimised|conv, ReLU|with a norm): (.*?)[;.\]]", shown("optimised")
     )
@@ -122,16 +122,18 @@ def test_the_cost_is_the_arithmetic_of_the_text():
 def test_a_missing_package_is_one_line(monkeypatch, capsys):
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "jax" else object())
     assert frameworks.load_packages("json", "jax")[1] is None
-    told = f"jax is not installed, so its cells do nothing: {extras.install('roads')}\n"
-    assert capsys.readouterr().out == told
+    message = f"jax is not installed, so its cells do nothing: {extras.install('roads')}\n"
+    assert capsys.readouterr().out == message
 
 
 def test_a_package_that_fails_to_import_is_one_line(monkeypatch, capsys, tmp_path):
     (tmp_path / "without_backend.py").write_text("import no_such_backend")
     monkeypatch.syspath_prepend(tmp_path)
     assert frameworks.load_packages("without_backend") == [None]
-    told = "without_backend cannot be imported (No module named 'no_such_backend'), so its cells do nothing\n"
-    assert capsys.readouterr().out == told
+    message = (
+        "without_backend cannot be imported (No module named 'no_such_backend'), so its cells do nothing\n"
+    )
+    assert capsys.readouterr().out == message
 
 
 def test_the_notebook_runs_to_its_end_without_the_other_packages(monkeypatch, capsys):
@@ -142,13 +144,13 @@ def test_the_notebook_runs_to_its_end_without_the_other_packages(monkeypatch, ca
     for cell in CELLS.values():
         if cell.cell_type == "code" and cell.id != "colab":
             exec(compile(cell.source, cell.id, "exec"), namespace)
-    told = capsys.readouterr().out
-    assert [f"{name} is not installed, so its cells do nothing" in told for name in names] == 5 * [True]
-    assert "negative scales: [0, 0, 0]" in told
-    assert "three epochs on two cores" in told
+    output = capsys.readouterr().out
+    assert [f"{name} is not installed, so its cells do nothing" in output for name in names] == 5 * [True]
+    assert "negative scales: [0, 0, 0]" in output
+    assert "three epochs on two cores" in output
 
 
-def test_what_differs_is_told(capsys):
+def test_differences_are_printed(capsys):
     ours = {"a": np.ones((2, 2)), "b": np.ones(3)}
     theirs = {"a": np.ones((2, 2)), "b": np.array([1, 1, 1.0001])}
     frameworks.compare(ours, theirs)
@@ -212,7 +214,7 @@ def test_an_hlo_program_is_read():
     assert [each.kind for each in (fusion, total, copied)] == ["element by element", "sums", "copies"]
 
 
-def test_the_count_is_xla_s_own():
+def test_our_count_matches_xla():
     ours, own = map(
         float,
         re.search(r"compiled: (\S+) MB; by XLA's own count (\S+) MB", shown("traffic-picture")).groups(),
@@ -231,7 +233,7 @@ def test_the_exercise_and_the_reader_count_alike():
 
 
 def normalised(rng, *between, scale=1.0):
-    """Return a network with a batch norm, trained to nothing in particular."""
+    """Return a network with a batch norm and arbitrary statistics."""
     layers = [Conv2d(2, 3, 3), *between, BatchNorm2d(3), ReLU(), Flatten()]
     model = Sequential(layers, (2, 6, 6), batch_size=2)
     model.parameters[:] = rng.uniform(0.2, 1, model.parameters.size)
@@ -249,12 +251,12 @@ def test_a_folded_network_computes_the_same(rng, between, scale):
     np.testing.assert_allclose(plain.forward(x), model.forward(x), rtol=1e-4, atol=1e-5)
 
 
-def test_what_cannot_be_folded_is_refused(rng):
+def test_layers_that_cannot_be_folded_raise(rng):
     with pytest.raises(ValueError, match="batch_norm1 cannot be folded: before it is MaxPool2d"):
         frameworks.folded(normalised(rng, MaxPool2d(2), scale=-1.0))
 
 
-def test_a_rounded_dense_layer_is_that_of_whole_numbers(rng):
+def test_a_rounded_dense_layer_equals_integer_arithmetic(rng):
     model = Sequential([Flatten(), Linear(12, 5)], (1, 3, 4), batch_size=3)
     kept = model.parameters.copy()
     x = rng.standard_normal((3, 1, 3, 4), dtype=np.float32)

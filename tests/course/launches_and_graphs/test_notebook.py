@@ -1,4 +1,4 @@
-"""What notebook 15 counts and draws: launches, copies, recordings, occupancy, and records of benchmarks."""
+"""Notebook 15: launches, copies, recordings, occupancy, and records of benchmarks."""
 
 import json
 import re
@@ -99,7 +99,7 @@ def test_the_access_map_of_a_function_that_launches_once():
 # --- The bus -----------------------------------------------------------------------------------------------
 
 
-def test_copies_within_the_host_and_within_the_device_are_none():
+def test_copies_within_host_or_device_cross_no_bus():
     x = device.zeros(3)
     with bus_traffic() as bus:
         device.copy(x, device.empty(3))
@@ -126,14 +126,14 @@ def resident_bytes(images, batch_size):
     return 8 * images + 8 * device.blocks(images, batch_size) + 8 + 16
 
 
-def test_the_bytes_that_the_text_names_are_those_of_a_training():
+def test_the_text_gives_the_bytes_of_a_training():
     apart = 60_000 * (4 * 784 + 4 + 4)  # pixels, label and loss of each image
     text = text_of("bus-after")
     numbers = (f"{number:,}".replace(",", " ") for number in (resident_bytes(60_000, 64), apart))
     assert "that is {} bytes over the bus instead of {}.".format(*numbers) in text
 
 
-def test_the_bytes_of_resident_data_are_those_of_a_training(rng):
+def test_resident_bytes_match_a_training(rng):
     images = rng.integers(0, 256, (5, 1, 1, 2), dtype=np.uint8)
     labels = np.array([0, 1, 0, 1, 0], np.int32)
     model = Sequential([Flatten(), Linear(2, 2)], (1, 1, 2), batch_size=2, device="gpu")
@@ -180,19 +180,19 @@ def test_a_recording_repeats_launches_with_their_arguments():
         ("launched apart", lambda x: copy_kernel[1, 3](x, x)),
     ],
 )
-def test_what_a_graph_cannot_hold_is_refused_and_allowed_again_afterwards(what, function):
+def test_operations_that_no_graph_can_hold_raise_only_while_recording(what, function):
     x = device.zeros(3)
     with pytest.raises(tape.CannotRecord) as refused:
         tape.record(function, x)
     assert refused.value.what == what
-    if device.simulated() or what != "computes apart":  # which only the simulator's arrays can do at all
+    if device.simulated() or what != "computes apart":  # which only the simulator's arrays allow
         function(x)
 
 
 # --- Pictures ----------------------------------------------------------------------------------------------
 
 
-def test_short_kernels_wait_for_their_launches_and_long_ones_for_each_other():
+def test_short_kernels_wait_for_launches_and_long_kernels_for_each_other():
     short = step_timeline(4, overhead=10, work=8, gap=1, graph=False)
     assert (short.end, short.busy) == (42, 8 / 42)
     long = step_timeline(4, overhead=10, work=80, gap=1, graph=False)
@@ -219,7 +219,7 @@ def test_no_buffer_is_written_while_it_is_read(streams):
         assert all(rows[reader][k][0] >= sum(rows[writer][k]) for k in range(7))
 
 
-def test_occupancy_picture_says_what_limits():
+def test_occupancy_picture_names_the_limit():
     assert "places for 48 warps of an SM, of which 32 are taken" in occupancy_picture("8.6", 1024, 40, 0).alt
     assert "no block fits, and the launch fails. Limited by registers" in str(
         occupancy_picture("9.0", 1024, 80, 0)
@@ -233,7 +233,7 @@ def epoch_record(**machine):
     return record | {"machine": machine, "results": [result]}
 
 
-def test_records_are_told_apart_by_where_they_were_taken(tmp_path):
+def test_records_are_grouped_by_where_they_were_measured(tmp_path):
     records = {
         "cpu": epoch_record(processor="a CPU", threads=2),
         "gpu": epoch_record(processor="a CPU", threads=2, gpu={"name": "a GPU"}),
@@ -248,7 +248,7 @@ def test_records_are_told_apart_by_where_they_were_taken(tmp_path):
     assert "benchmarks/gpu.json, taken on a GPU, on 2027-01-02" in str(on_gpu)
 
 
-def test_of_the_operations_the_roofline_is_drawn(tmp_path):
+def test_the_roofline_of_the_operations_is_drawn(tmp_path):
     figures = {"median": 1e-3, "GFLOP/s": 3.0}
     case = {"operation": "matmul", "size": "course", "flops": 6, "bytes": 3, "contenders": {"naive": figures}}
     record = epoch_record(gpu={"name": "a GPU"}) | {"benchmark": "ops", "results": [case]}
@@ -258,7 +258,7 @@ def test_of_the_operations_the_roofline_is_drawn(tmp_path):
     assert "under the roof" in picture.alt
 
 
-def test_where_there_is_no_record_there_is_no_picture(tmp_path):
+def test_without_a_record_there_is_no_picture(tmp_path):
     assert recorded(tmp_path, gpu=True) == []
 
 
@@ -269,7 +269,7 @@ def ones(count):
     return [np.full(3, number + 1, np.float32) for number in range(count)]
 
 
-def test_a_pipeline_notes_what_is_certain_to_be_over():
+def test_a_pipeline_records_which_steps_must_be_finished():
     run = taken(one_stream, ones(2))
     assert [(step.kind, sorted(step.after)) for step in run.steps] == [
         ("fill", []),
@@ -284,7 +284,7 @@ def test_a_pipeline_notes_what_is_certain_to_be_over():
     assert run.total().tolist() == [3, 3, 3]
 
 
-def test_an_event_orders_what_comes_after_it_and_nothing_else():
+def test_an_event_orders_only_later_steps():
     run = Pipeline(ones(2))
     upload, compute, sent = run.stream(), run.stream(), run.event()
     run.fill(0, 0)
@@ -300,7 +300,7 @@ def test_an_event_orders_what_comes_after_it_and_nothing_else():
     assert [step.kind for step in run.unfinished()] == ["copy", "add"]
 
 
-def test_steps_that_may_meet_are_named():
+def test_steps_that_may_conflict_are_named():
     run = Pipeline(ones(2))
     run.fill(0, 0)
     run.copy(0, run.stream())
@@ -312,12 +312,12 @@ def test_steps_that_may_meet_are_named():
     assert "2 pairs of steps may meet in a buffer" in picture.caption
 
 
-def test_only_streams_of_the_pipeline_are_taken():
+def test_only_streams_of_the_pipeline_are_accepted():
     with pytest.raises(TypeError, match=r"expected a stream made by run.stream\(\), got 0"):
         Pipeline(ones(1)).copy(0, 0)
 
 
-def test_what_a_solution_may_reach_is_what_the_picture_of_two_streams_shows():
+def test_the_best_solution_is_what_the_picture_of_two_streams_shows():
     rows = overlap_timeline(5, *LENGTHS.values(), streams=True)
     assert sum(rows["kernels"][-1]) == sum(LENGTHS.values()) + LENGTHS["add"] * 4
 
@@ -394,7 +394,7 @@ def report_on(name):
         ("count_kernel", "atomic operations", "atomic operations"),
     ],
 )
-def test_the_causes_of_the_exercise_are_those_of_the_reports(name, limiter, advice):
+def test_the_causes_of_the_exercise_match_the_reports(name, limiter, advice):
     report = report_on(name)
     assert report.limiter.startswith(limiter)
     assert f"`{slow.ANSWERS[name][1]}`" in report.limiter
@@ -402,12 +402,12 @@ def test_the_causes_of_the_exercise_are_those_of_the_reports(name, limiter, advi
     assert slow.ANSWERS[name][0] in CAUSES
 
 
-def test_the_causes_of_the_text_are_those_of_the_exercise():
+def test_the_causes_in_the_text_match_the_exercise():
     assert re.findall(r'^\| `"(.+?)"`', text_of("cause-of-text"), re.MULTILINE) == list(CAUSES)
 
 
 @pytest.mark.gpu
-def test_the_times_of_the_repair_are_those_that_the_text_names():
+def test_the_text_gives_the_times_of_the_repair():
     repaired = solution_of("launches_and_graphs", "channel_sums")
     text = text_of("channel-sums-solution")
     t4 = slow.modelled_time(lambda: repaired(*slow.feature_maps()))
@@ -420,7 +420,7 @@ def test_sums_without_a_kernel_are_no_repair():
     assert verdict.mistake == "no kernel"
 
 
-def test_roofs_picture_tells_both_intensities_and_the_speed():
+def test_roofs_picture_gives_both_intensities_and_the_speed():
     asked = (SimpleNamespace(flops=flops, bytes_moved=1000, least_bytes=100) for flops in (4000, 0))
     rungs = [Rung(name, (counts,)) for name, counts in zip(("a_kernel", "b"), asked, strict=True)]
     picture = modelled.roofs_picture(Ladder("", rungs, []), {"a_kernel": 1e-3}, most=1)
@@ -430,7 +430,7 @@ def test_roofs_picture_tells_both_intensities_and_the_speed():
 # --- The text -----------------------------------------------------------------------------------------------
 
 
-def test_what_the_text_says_of_short_launches_is_what_was_counted():
+def test_the_text_about_short_launches_matches_the_counts():
     counted = OUTPUTS["list-real"][1].data["text/plain"]
     rows = re.findall(r"^(\S+) +(\d+) +([\d,]+) +([\d.,]+) M", counted, re.MULTILINE)
     (short,) = (row for row in rows if row[0] == "gather_batch_at_kernel")
@@ -443,7 +443,7 @@ def test_what_the_text_says_of_short_launches_is_what_was_counted():
     assert 0.5 < forward / sum(millions.values()) < 0.6
 
 
-def test_what_the_text_says_of_the_roofs_is_what_the_picture_shows():
+def test_the_text_about_the_roofs_matches_the_picture():
     shown = OUTPUTS["roofs"][0].data["text/plain"]
     marks = re.findall(r"(\w+): [\d.]+ to ([\d.]+) operations per byte, ([\d.]+) TFLOP/s", shown)
     least = {name: float(intensity) for name, intensity, _ in marks}
@@ -455,7 +455,7 @@ def test_what_the_text_says_of_the_roofs_is_what_the_picture_shows():
     assert text.startswith("All four have the flat roof above their full mark")
 
 
-def test_what_the_host_takes_for_a_launch_has_its_source():
+def test_the_launch_time_of_the_host_has_a_source():
     text = text_of("model-after")
     assert "6.6 µs for a launch without arguments, 14.1 with two arrays" in text
     assert "6.6, 10.6 and 14.1 us per launch with no,\n  one and two arrays" in costs.__doc__

@@ -1,4 +1,4 @@
-"""What notebook 24 says of its outputs, of its records, and what its pictures show."""
+"""Notebook 24: its text about outputs and records, and its pictures."""
 
 import json
 import re
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import stored
 
 from benchmarks import workers as benchmark
 from cnn_course.chapters.many_gpus import exercises as check, pictures, ring, scaling, times, workers
@@ -19,9 +20,7 @@ RECORD = json.loads((ROOT / "benchmarks" / "workers.json").read_text())
 
 
 def shown(cell_id):
-    """Return what a cell has stored, all of it as text."""
-    (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == cell_id)
-    return "".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
+    return stored.all_shown(NOTEBOOK.name, cell_id)
 
 
 # --- stored outputs ----------------------------------------------------------------------------------------
@@ -33,13 +32,13 @@ def test_parts_weighted_by_their_size_make_the_whole_gradient():
     assert weighted.endswith("rounding")
 
 
-def test_processes_have_added_up_and_sent_no_more_than_needed():
+def test_processes_added_up_and_sent_only_what_is_needed():
     assert "numbers: right" in shown("processes")
     assert "same bits: True" in shown("processes")
     assert re.findall(r"([\d.]+) arrays", shown("processes")) == ["1.50"] * 4
 
 
-def test_the_killed_worker_is_named_and_the_losses_are_those_of_one():
+def test_the_killed_worker_is_named_and_the_losses_equal_those_of_one_worker():
     assert "worker 1 of 2 was killed" in shown("train-two")
     assert "--resume" in shown("train-two")
     assert shown("resume").strip() == "epochs compared: 3; all losses differ by less than 0.0001: True"
@@ -49,7 +48,7 @@ def test_the_killed_worker_is_named_and_the_losses_are_those_of_one():
 
 
 def finished(messages, latency, bandwidth):
-    """Play messages (step, sender, receiver, bytes) out: step by step, and one at a time through a port."""
+    """Simulate messages (step, sender, receiver, bytes): step by step, one at a time through a port."""
     clock = 0.0
     for step in sorted({message[0] for message in messages}):
         ends, out, into = [clock], {}, {}
@@ -63,7 +62,7 @@ def finished(messages, latency, bandwidth):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 12])
-def test_the_formulas_are_those_of_the_messages(size):
+def test_the_formulas_match_simulated_messages(size):
     link = 3e-6, 1e9
     n = 24_000 * size
     around = [(step, r, (r + 1) % size, n / size) for step in range(2 * (size - 1)) for r in range(size)]
@@ -79,7 +78,7 @@ def test_the_formulas_are_those_of_the_messages(size):
 
 
 def chunk_times(size):
-    """Return how long the ring takes if a message takes 1 and `send` waits until it has been taken."""
+    """Return the time of the ring if a message takes 1 and `send` waits until it is received."""
     steps = [[] for _ in range(size)]
 
     def noted(rank, size, array, send, receive):
@@ -102,7 +101,7 @@ def chunk_times(size):
     return max(clocks)
 
 
-def test_a_blocking_ring_takes_twice_what_one_takes_that_sends_and_receives_at_once():
+def test_a_blocking_ring_takes_twice_as_long():
     (text,) = (cell.source for cell in notebooks.read(NOTEBOOK).cells if "time of 12 chunks" in cell.source)
     assert (chunk_times(4), check.ring_seconds.reference(4, 4, 0, 1)) == (12, 6)
     assert "For four workers that is the time of 12 chunks instead of 6." in text
@@ -142,7 +141,7 @@ def test_a_recorded_training_takes_as_many_steps_again():
     assert scaling.steps_to_target(64, 3e-3, seed=1) == pytest.approx(run["steps"][1], rel=0.35)
 
 
-def test_the_record_of_workers_says_what_the_benchmark_would():
+def test_the_record_of_workers_matches_the_benchmark():
     assert RECORD["benchmark"] == "workers"
     assert {len(seconds) for seconds in RECORD["step_seconds"].values()} == {6}
     sums = {int(size): seconds for size, seconds in RECORD["sum_seconds"].items()}
@@ -189,7 +188,7 @@ def test_lines_for_a_page_have_no_folder_of_this_machine():
 # --- the check of the ring ---------------------------------------------------------------------------------
 
 
-def test_a_sum_in_another_order_on_each_worker_is_noticed():
+def test_a_sum_in_another_order_on_each_worker_is_detected():
     def everyone_by_itself(rank, size, array, send, receive):
         own, total = array.copy(), array
         for _ in range(size - 1):
@@ -204,14 +203,14 @@ def test_a_sum_in_another_order_on_each_worker_is_noticed():
     _same_bits(ring.all_reduce)
 
 
-def test_a_wrong_sum_is_told_part_by_part():
+def test_a_wrong_sum_is_described_part_by_part():
     def twice(rank, size, array, send, receive):
         ring.all_reduce(rank, size, array, send, receive)
         if rank == 1:
             array[4] += 10.0 ** (2 * 3 + 2)
 
-    (told,) = _ledger(twice)
-    assert told == (
+    (line,) = _ledger(twice)
+    assert line == (
         "With 3 workers and 6 numbers, entry 4 of worker 1 has worker 0's once, worker 1's once, "
         "worker 2's twice."
     )
@@ -235,7 +234,7 @@ def ring_of_slices(rank, size, array, send, receive):
 # --- pictures ----------------------------------------------------------------------------------------------
 
 
-def test_pictures_say_what_they_show():
+def test_picture_descriptions_match_the_data():
     journey = ring.run_together(ring.all_reduce, [np.full(3, 10.0**rank) for rank in range(3)])
     alt = pictures.ring_picture(journey).alt
     assert "0 at the beginning, 3 after the first phase" in alt

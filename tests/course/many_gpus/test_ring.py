@@ -1,4 +1,4 @@
-"""Workers in a ring: in turns in one thread, and in processes; and what is said when one fails or waits."""
+"""Workers in a ring: in turns in one thread, and in processes; and the errors when one fails or waits."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def ring_pass(rank, array, send, receive):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("length", [0, 1, 3, 8, 11])
-def test_all_reduce_adds_up_whatever_the_length(size, length, rng):
+def test_all_reduce_sums_arrays_of_any_length(size, length, rng):
     arrays = arrays_of(size, length, rng)
     journey = ring.run_together(ring.all_reduce, arrays)
     for array in journey.arrays:
@@ -89,7 +89,7 @@ def test_a_worker_that_never_stops_is_stopped():
         ring.run_together(for_ever, [np.ones(2)] * 2)
 
 
-def test_what_is_sent_is_a_copy():
+def test_sent_arrays_are_copies():
     def change_after_sending(rank, size, array, send, receive):
         if rank == 0:
             send(array)
@@ -116,7 +116,7 @@ def test_processes_come_to_the_same_bits(rng):
         (fail_in_the_middle, "^worker 1 failed: ValueError: 12 are too many$"),
     ],
 )
-def test_the_failure_of_a_process_ends_all(program, message):
+def test_a_failing_process_ends_all_others(program, message):
     with pytest.raises(RuntimeError, match=message):
         ring.run_in_processes(program, [np.ones(12)] * 2)
 

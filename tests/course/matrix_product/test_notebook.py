@@ -1,4 +1,4 @@
-"""What notebook 13 draws, and that its checks see more than one block and every tail."""
+"""Notebook 13: its pictures, and that its checks cover several blocks and every tail."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "13_matrix_product.ipynb"
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Return the list of figures that are handed to `plots.picture`."""
+    """Return the list of figures passed to `plots.picture`."""
     figures, picture = [], matmul_pictures.plots.picture
     monkeypatch.setattr(
         matmul_pictures.plots, "picture", lambda fig, *text: (figures.append(fig), picture(fig, *text))[1]
@@ -45,7 +45,7 @@ def test_product_picture_counts_what_a_tile_reads(tile, words):
 
 
 def marked(ax):
-    """Return which squares of a drawn matrix are not in the colour of nothing."""
+    """Return which squares of a drawn matrix are coloured."""
     image = ax.images[0].get_array()
     return ~np.isclose(image, matmul_pictures.NOTHING).all(axis=-1)
 
@@ -93,7 +93,7 @@ def test_tails_picture_counts_threads(drawn, block, step, words):
     assert zeros.count("-") == 64 - results
 
 
-def test_rungs_picture_tells_what_each_rung_reads(drawn):
+def test_rungs_picture_shows_the_reads_of_each_rung(drawn):
     picture = rungs_picture([(1, 1), (2, 2), (4, 4)], 8, 8)
     assert picture.caption.endswith("1 x 1: 2 and 0.25; 2 x 2: 1 and 0.125; 4 x 4: 0.5 and 0.0625.")
     for ax, results in zip(drawn[0].axes, (1, 4, 16), strict=True):
@@ -119,7 +119,7 @@ def test_the_notebook_and_its_checks_have_the_same_tiles():
     assert "WIDE = 2 * TILE" in sizes
 
 
-def test_the_tiles_of_the_register_tiled_product_take_what_the_text_says():
+def test_the_tiles_of_the_register_tiled_product_have_the_size_in_the_text():
     (text,) = (
         cell.source for cell in notebooks.read(NOTEBOOK).cells if "`BLOCK_DEPTH` is only" in cell.source
     )
@@ -129,7 +129,7 @@ def test_the_tiles_of_the_register_tiled_product_take_what_the_text_says():
 
 
 def stored(name):
-    """Return what a cell of the notebook prints."""
+    """Return the printed output of a cell."""
     (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == name)
     return "".join(output.get("data", {}).get("text/plain", "") for output in cell.outputs)
 
@@ -146,7 +146,7 @@ def modelled_in(printed, rung):
     return [float(value) / {"ms": 1, "us": 1000}[unit] for value, unit in times]
 
 
-def test_the_ladder_is_in_the_order_that_is_taught_and_as_far_apart_as_the_text_says():
+def test_the_ladder_has_the_order_and_the_factors_of_the_text():
     naive, tiled, register = (
         modelled_in(stored("modelled"), rung) for rung in ("naive", "tiled", "register")
     )
@@ -155,7 +155,7 @@ def test_the_ladder_is_in_the_order_that_is_taught_and_as_far_apart_as_the_text_
     assert all(14 <= a / c <= 15 for a, c in zip(naive, register, strict=True))
 
 
-def test_two_results_a_thread_take_longer_than_one_where_the_text_says_so():
+def test_two_results_per_thread_are_slower_on_the_gpus_in_the_text():
     one, two = (modelled_in(stored("yours"), rung) for rung in ("8 x 8, no tails", "1 x 2"))
     assert [b > 1.25 * a for a, b in zip(one, two, strict=True)] == [False, True, True]
     assert "on A100 and H100 by more than the error of the model" in text_of("yours-after")
@@ -168,7 +168,7 @@ def test_register_tiles_are_the_slowest_rung_of_the_layer():
 
 @pytest.mark.skipif(not device.SELECTION.emulated, reason="modelled on the emulated GPU")
 @pytest.mark.exhaustive("test_modelled_ladders.py: modelled times of other kernels")
-def test_the_modelled_times_of_the_solution_are_those_of_the_text():
+def test_the_text_gives_the_modelled_times_of_the_solution():
     kernel, (large, wide) = solution_of("matrix_product", "matmul_2x2_kernel"), (2048, matrix_product.WIDE)
     a, b, out = (device.zeros((large, large)) for _ in "abc")
     side = large // wide

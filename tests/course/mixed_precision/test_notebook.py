@@ -1,4 +1,4 @@
-"""What notebook 16 shows: what its text says of the stored outputs, the record, roundings and pictures."""
+"""Notebook 16: its text about the stored outputs, the record, roundings and pictures."""
 
 import inspect
 import re
@@ -42,14 +42,14 @@ def test_a_sum_in_float16_is_stuck_and_in_pairs_or_float32_is_not():
     assert abs(in_float32 - exact) < 0.01
 
 
-def test_rounding_by_chance_gets_there():
+def test_stochastic_rounding_reaches_the_sum():
     stuck, *walks = numbers(shown("walk").partition("[")[2], r"at (\d.\d+)")
     assert stuck == 0.03
     assert len(walks) == 3
     assert all(abs(walk - 6) < 0.3 for walk in walks)
 
 
-def test_half_the_bytes_and_as_many_operations():
+def test_half_the_bytes_and_the_same_number_of_operations():
     whole, half = shown("storage").splitlines()
     (bytes32, operations32), (bytes16, operations16) = (
         re.findall(r"[\d,]{4,}", line) for line in (whole, half)
@@ -58,7 +58,7 @@ def test_half_the_bytes_and_as_many_operations():
     assert operations32 == operations16
 
 
-def test_half_the_bytes_are_half_the_time_only_where_bytes_are_the_limit():
+def test_half_the_bytes_take_half_the_time_only_when_memory_bound():
     whole, half = stored.microseconds(shown("storage-modelled")).values()
     assert half[0] < 0.6 * whole[0]
     assert half[2] > 0.8 * whole[2]
@@ -88,7 +88,7 @@ def test_bfloat16_loses_eight_times_as_much():
     assert bfloat16 / float16 == pytest.approx(8, rel=0.1)
 
 
-def test_most_gradients_underflow_and_the_sums_hardly_change():
+def test_most_gradients_underflow_but_the_sums_change_little():
     assert min(numbers(shown("underflow"), r"(\d+)%")) > 55
     assert max(numbers(shown("survive"), r"([\d.]+)%")) < 1.5
 
@@ -121,7 +121,7 @@ def test_every_recorded_training_in_16_bits_reads_99_percent():
         assert entry["history"][-1]["test_accuracy"] >= 0.99, pictures.training_name(entry)
 
 
-def test_a_training_is_recorded_in_the_place_of_an_earlier_one(tmp_path, monkeypatch):
+def test_a_new_record_replaces_the_earlier_one(tmp_path, monkeypatch):
     monkeypatch.setattr(mixed_precision, "RECORD", tmp_path / "record.json")
     monkeypatch.setattr(mixed_precision, "load", lambda name: None)
     monkeypatch.setattr(mixed_precision, "mnist_cnn", lambda **how: models.mnist_cnn(1, **how))
@@ -143,20 +143,20 @@ def test_bfloat16_is_the_package_s(rng):
     np.testing.assert_array_equal(mixed_precision.round_to_bfloat16(x), rounded(x, "bfloat16"))
 
 
-def test_by_chance_the_mean_is_right(rng):
+def test_stochastic_rounding_keeps_the_mean(rng):
     x = np.full(100_000, 1.002, np.float32)  # a quarter of the way from 1 to the next
     found = mixed_precision.round_to_bfloat16(x, rng)
     assert set(found.tolist()) == {1.0, 1.0078125}
     assert found.mean() == pytest.approx(1.002, abs=1e-4)
 
 
-def test_the_formats_are_those_of_numpy():
+def test_the_formats_match_numpy():
     for name, dtype in (("float16", np.float16), ("float32", np.float32)):
         info = np.finfo(dtype)
         assert pictures.limits(name) == (info.smallest_subnormal, info.smallest_normal, info.max)
 
 
-def test_underflow_counts_what_is_not_zero_already():
+def test_underflow_counts_only_nonzero_numbers():
     gradients = np.float32([0, 1, 2**-24, 2**-25, 1e-9])
     assert pictures.underflow(gradients) == 0.5
     assert pictures.underflow(gradients, 65536) == 0
@@ -165,7 +165,7 @@ def test_underflow_counts_what_is_not_zero_already():
 # --- the exercises' inputs ---------------------------------------------------------------------------------
 
 
-def test_one_sum_is_stuck_in_float16_and_one_is_made_of_last_digits():
+def test_one_case_gets_stuck_in_float16_and_one_cancels():
     stuck, cancelled = check.conv_half_kernel.inputs()[3:5]
     x, weight, bias = stuck.args
     expected = check.conv_half_kernel.reference(*stuck.args)
@@ -194,7 +194,7 @@ def test_the_network_of_kernels_is_the_package_s():
         assert np.abs(got - expected).max() < tolerance * np.abs(expected).max()
 
 
-def test_pictures_say_what_they_show():
+def test_picture_descriptions_match_the_data():
     assert "float16 1, 5 and 10" in pictures.bits_picture().alt
     assert "ends at 6e-8 and at 65504" in pictures.spacing_picture().alt
     assert "a at 2.00, b at 3.00" in pictures.running_sum_picture({"a": [1, 2], "b": [1, 3]}, 3).alt

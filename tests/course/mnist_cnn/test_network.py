@@ -1,4 +1,4 @@
-"""The network of the reader's kernels: all of them, none, a mixture; wrong ones, found before training."""
+"""The network of the reader's kernels: all, none or some of them; wrong ones are found before training."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ from gpuless import frontends
 
 pytestmark = pytest.mark.gpu
 
-# Wrong only where a check's small arrays do not look, or by little; of two kernels either may be the culprit.
+# Wrong by little, or only beyond a check's small arrays; either of two kernels may be the cause.
 SUBTLE = {
     "conv2d_kernel": ("for ic in range(x.shape[1])", "for ic in range(min(x.shape[1], 31))"),
     "conv2d_backward_input_kernel": (
@@ -88,12 +88,12 @@ STEP = Step("T4", 10_700.0, 9_100.0, 16_000.0, "conv2d_backward_weight_kernel", 
 
 @pytest.fixture
 def modelled():
-    """Mark a test that models what a step takes."""
+    """Mark a test that models the time of a step."""
 
 
 @pytest.fixture(autouse=True)
 def given_step(request, monkeypatch):
-    """Give certificates a step, which takes long to model."""
+    """Give certificates a stored step, since modelling one takes long."""
     if "modelled" not in request.fixturenames:
         monkeypatch.setattr(OwnNetwork, "steps", lambda self, dataset: (STEP,))
 
@@ -127,7 +127,7 @@ def test_a_network_of_right_kernels_trains_like_the_package(choose, solutions, d
     fit(model, few, Adam(model, lr=0.003), epochs=2, progress=False, on_step=note)
     np.testing.assert_allclose(losses, expected, rtol=2e-3)
     assert len(losses) == 6
-    assert network.history == []  # of a short run there is no certificate
+    assert network.history == []  # a short run gets no certificate
 
 
 def test_momentum_trains_like_the_package(solutions, few):
@@ -142,8 +142,8 @@ def test_momentum_trains_like_the_package(solutions, few):
 
 
 @pytest.mark.parametrize("name", ["momentum_kernel", "adam_kernel"])
-def test_a_graph_of_own_updates_is_refused_before_anything_is_trained(name, solutions, few, tmp_path):
-    """It would repeat the learning rate of the step that was recorded."""
+def test_a_graph_of_own_updates_raises_before_training(name, solutions, few, tmp_path):
+    """A graph would repeat the learning rate of the recorded step."""
     model = mnist_cnn(16, own_backend({name: solutions[name]}))
     before = device.to_host(model.parameters)
     with pytest.raises(ValueError, match="graph must be False for a backend with its own updates"):
@@ -183,7 +183,7 @@ def test_every_kernel_of_the_training_has_a_subtle_mistake_above():
     assert {part.name for part in PARTS} - SUBTLE.keys() == {"momentum_kernel"}
 
 
-def test_an_unknown_kernel_is_refused():
+def test_an_unknown_kernel_is_rejected():
     with pytest.raises(ValueError, match="the network has no part relu"):
         OwnNetwork(16, {"relu": None})
 
@@ -191,7 +191,7 @@ def test_an_unknown_kernel_is_refused():
 # --- training on all images --------------------------------------------------------------------------------
 
 
-def test_a_training_that_was_stopped_goes_on_to_the_same_numbers(few, folder, capsys):
+def test_a_stopped_training_resumes_to_the_same_numbers(few, folder, capsys):
     whole = OwnNetwork(16, {})
     whole.train(few, epochs=3, on_step=lambda step, loss: None)
     expected = device.to_host(whole.model.parameters)
@@ -211,7 +211,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_numbers(few, folder, ca
     np.testing.assert_array_equal(device.to_host(again.model.parameters), expected)
 
 
-def test_the_curve_goes_on_as_well(few, folder, monkeypatch):
+def test_a_resumed_training_continues_its_curve(few, folder, monkeypatch):
     def network():
         own = OwnNetwork(16, {})
         curves = []
@@ -241,7 +241,7 @@ def test_the_curve_goes_on_as_well(few, folder, monkeypatch):
     assert [step for step, _ in second[0].measured] == [2, 4, 6, 8, 9]
 
 
-def test_with_another_kernel_the_training_begins_anew(few, solutions):
+def test_with_another_kernel_the_training_starts_over(few, solutions):
     def stop_at_2(step, loss):
         if step == 2:
             os.kill(os.getpid(), signal.SIGINT)
@@ -253,7 +253,7 @@ def test_with_another_kernel_the_training_begins_anew(few, solutions):
     assert seen == [1, 2, 3]
 
 
-def test_a_training_that_has_ended_is_not_repeated(few):
+def test_a_finished_training_is_not_repeated(few):
     OwnNetwork(16, {}).train(few, epochs=1, on_step=lambda step, loss: None)
     again, seen = OwnNetwork(16, {}), []
     again.train(few, epochs=1, on_step=lambda step, loss: seen.append(step))
@@ -262,8 +262,8 @@ def test_a_training_that_has_ended_is_not_repeated(few):
     assert seen == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_training_that_never_saved_does_not_inherit_the_one_before(few, solutions, folder):
-    """Killed before its first checkpoint, it must not go on from that of other kernels."""
+def test_a_training_without_a_checkpoint_does_not_resume_an_earlier_one(few, solutions, folder):
+    """Killed before its first checkpoint, it must not resume from one of other kernels."""
     OwnNetwork(16, {}).train(few, epochs=1, on_step=lambda step, loss: None)
     other = OwnNetwork(16, {"relu_backward_kernel": solutions["relu_backward_kernel"]})
     assert not other._resumes(few, 1, folder / "training")
@@ -271,7 +271,7 @@ def test_a_training_that_never_saved_does_not_inherit_the_one_before(few, soluti
     assert (folder / "training" / "earlier-1" / "checkpoint.npz").is_file()
 
 
-def test_what_a_kernel_uses_counts_as_the_kernel():
+def test_a_change_in_a_used_function_counts_as_a_change_of_the_kernel():
     source = """
 from numba import cuda, float32
 {limit}
@@ -292,7 +292,7 @@ def relu_stride_kernel(x, out):
 @pytest.mark.exhaustive("capstone/test_step.py: the same step, put together from its parts")
 @pytest.mark.skipif(not frontends.installed(), reason="models launches of the emulated GPU")
 @pytest.mark.usefixtures("modelled")
-def test_a_step_of_the_solutions_takes_what_the_notebook_says(solutions):
+def test_a_step_of_the_solutions_takes_the_time_in_the_notebook(solutions):
     noted = recorded.steps()
     assert [step.gpu for step in noted] == ["T4", "A100 SXM", "H100 SXM"]
     (step,) = OwnNetwork(64, solutions).steps(data.load("mnist"), ["T4"])
@@ -316,7 +316,7 @@ def test_the_example_of_a_certificate_says_that_it_is_one():
     assert picture.caption.startswith("An example: the network reads 99.10%")
 
 
-def test_the_certificate_says_what_was_done_by_whom(few, solutions, folder):
+def test_the_certificate_says_who_wrote_what(few, solutions, folder):
     own = {name: solutions[name] for name in ("dense_kernel", "relu_backward_kernel")}
     network = OwnNetwork(16, own)
     network.train(few, epochs=2, on_step=lambda step, loss: None)

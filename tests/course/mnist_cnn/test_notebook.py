@@ -1,4 +1,4 @@
-"""What notebook 09 defines and draws: updates, the live curve, pictures, and the pad without a browser."""
+"""Notebook 09: updates, the live curve, pictures, and the pad without a browser."""
 
 import io
 import json
@@ -73,7 +73,7 @@ def test_the_updates_in_the_cells_are_the_packages(rng):
     np.testing.assert_allclose(ours, (expected, velocity))
 
 
-def test_corrected_means_that_are_stored_make_the_steps_shrink_to_nothing():
+def test_storing_corrected_means_shrinks_the_steps_to_nothing():
     m = v = 0.0
     for step in range(1, 11):
         m = (0.9 * m + 0.1) / (1 - 0.9**step)
@@ -93,7 +93,7 @@ def test_the_exercises_ask_for_the_updates_of_the_package(rng):
     np.testing.assert_allclose(check.momentum_kernel.reference(p, g, v, 0.1, 0.9), (parameters, velocity))
 
 
-def test_the_layers_of_the_notebook_are_those_of_mnist_cnn():
+def test_the_layers_of_the_notebook_match_mnist_cnn():
     layers = defined_in_cell(STEM, "wrong-size", "layers")
     assert [repr(layer) for layer in layers(1600)] == [repr(layer) for layer in models.mnist_cnn(1).layers]
 
@@ -111,8 +111,8 @@ def receptive_fields(stack):
     return namespace["sizes"]
 
 
-def test_the_receptive_field_is_what_changes_the_output():
-    """Light one column after the other: an output notices as many of them as the formula says."""
+def test_the_receptive_field_holds_the_pixels_that_change_the_output():
+    """Light one column after the other: an output depends on as many as the formula says."""
     layers = [models.Conv2d(1, 1, 3), models.MaxPool2d(2), models.Conv2d(1, 1, 3, stride=2)]
     net = models.Sequential(layers, (1, 17, 17), batch_size=1)
     for layer in (layers[0], layers[2]):
@@ -147,7 +147,7 @@ def curve_of(tiny, patience):
 
 
 @pytest.mark.slow
-def test_the_curve_notes_every_step_and_measures_now_and_then(tiny):
+def test_the_curve_records_every_step_and_measures_at_intervals(tiny):
     curve, shown = curve_of(tiny, patience=0)
     assert len(curve.losses) == 12
     assert [step for step, _ in curve.measured] == [3, 6, 9, 12]
@@ -167,7 +167,7 @@ def test_measuring_does_not_change_the_training(tiny):
     np.testing.assert_array_equal(curve_of(tiny, patience=1e9)[0].model.parameters, model.parameters)
 
 
-def test_pictures_take_the_place_of_one_another(monkeypatch):
+def test_pictures_replace_each_other(monkeypatch):
     calls = []
 
     class Handle:
@@ -195,7 +195,7 @@ def runs():
     return {("SGD", 0.1): falling, ("SGD", 0.01): falling + 0.5, ("SGD", 1.0): lost, ("Adam", 0.1): falling}
 
 
-def test_the_explorer_says_where_a_run_ends(runs):
+def test_the_explorer_gives_the_final_loss(runs):
     ends = [pictures.rate_picture(runs, "SGD", rate).caption for rate in (0.01, 1.0)]
     assert ends == [
         "SGD, learning rate 0.01: the loss ends at 1.97.",
@@ -210,7 +210,7 @@ def figures(monkeypatch):
     return drawn
 
 
-def test_optimisers_are_told_apart_without_colour(figures):
+def test_optimisers_are_distinguishable_without_colour(figures):
     losses = np.linspace(2, 1, 20)
     pictures.race_picture({name: losses for name in ("SGD", "momentum", "Adam")})
     pictures.rates_picture({(name, 0.1): losses for name in ("SGD", "momentum", "Adam")})
@@ -260,7 +260,7 @@ def test_the_busiest_maps_are_drawn(figures):
 
 @pytest.fixture
 def pad():
-    """Return a pad whose network takes every digit for a 7, and keeps what it was given."""
+    """Return a pad whose network answers 7 for every digit and keeps its inputs."""
     given = []
 
     def read(digit):
@@ -278,7 +278,7 @@ def png(picture):
     return file.getvalue()
 
 
-def test_what_is_drawn_is_prepared_and_read(pad):
+def test_drawings_are_prepared_and_recognised(pad):
     pad.drawing = example_drawing().tobytes()
     (digit,) = pad.given
     assert (digit.shape, digit.dtype) == ((1, 28, 28), np.uint8)
@@ -309,7 +309,7 @@ def test_a_picture_file_is_read_as_often_as_it_is_opened(pad):
     [(b"no picture", ": the file is no picture"), (png(np.zeros((9, 9), np.uint8)), "blank")],
     ids=["text", "blank"],
 )
-def test_a_file_without_a_digit_is_told(pad, content, words):
+def test_a_file_without_a_digit_gives_a_message(pad, content, words):
     pad.upload = content
     assert pad.message.startswith("No digit could be read: ")
     assert words in pad.message
@@ -342,7 +342,7 @@ def test_the_pad_knows_its_articles(digit, says):
     assert pad.message == says
 
 
-def test_what_a_shift_puts_in_on_the_left_is_as_much_as_the_text_says():
+def test_a_shift_fills_in_as_much_as_the_text_says():
     (text,) = (
         cell.source
         for cell in notebooks.read(CHECKOUT / "notebooks" / f"{STEM}.ipynb").cells

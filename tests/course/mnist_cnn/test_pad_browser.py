@@ -38,7 +38,7 @@ def test_a_digit_drawn_in_jupyterlab_is_read_by_the_network(tmp_path):
         canvas = element(chrome, ".digit-pad canvas.drawing")
         until(chrome, says("Draw a digit."))
 
-        # The picture for readers without a kernel gives way to the widget.
+        # The widget replaces the picture for readers without a kernel.
         assert not chrome.execute_script("return document.querySelector('.jp-OutputArea figure')")
 
         pen = ActionChains(chrome, duration=20)

@@ -1,4 +1,4 @@
-"""What notebook 20 shows: results of its training runs, pictures, and the run that learns nothing."""
+"""Notebook 20: results of its training runs, pictures, and the run that learns nothing."""
 
 import json
 import re
@@ -43,20 +43,20 @@ def test_a_deep_network_learns_with_relu_and_tanh_and_not_with_sigmoid():
     assert sigmoid > 1000
 
 
-def test_squared_error_is_slower_and_does_not_come_away_from_a_bad_start():
+def test_squared_error_is_slower_and_stays_stuck_after_a_bad_start():
     entropy, squared, entropy_after, squared_after = shares(shown("losses"))
     assert entropy > squared > 70
     assert entropy_after > 80
     assert squared_after < 20
 
 
-def test_batch_normalisation_bears_a_large_rate():
+def test_batch_normalisation_tolerates_a_large_rate():
     without, normalised = shares(shown("large-rate"))
     assert without < 20
     assert normalised > 70
 
 
-def test_who_is_in_the_batch_matters_with_its_own_statistics_alone():
+def test_the_rest_of_the_batch_matters_only_with_batch_statistics():
     mixed, in_order, mixed_own, in_order_own = shares(shown("neighbours"))
     assert mixed == in_order
     assert abs(mixed_own - mixed) < 5
@@ -73,13 +73,13 @@ def test_the_backward_pass_is_right_and_sums_to_nothing(rng):
     np.testing.assert_allclose((grad_input * x_hat).sum(axis=(0, 2)), 0, atol=1e-12)
 
 
-def test_a_channel_shared_out_is_modelled_to_be_faster():
+def test_splitting_a_channel_is_modelled_as_faster():
     one, shared = re.findall(r"^(?:a block for each|a channel shared).*$", shown("few-blocks"), re.M)[:2]
     for slow, fast in zip(*(re.findall(r"([\d.]+) us \(", row) for row in (one, shared)), strict=True):
         assert float(slow) > 1.5 * float(fast)
 
 
-def test_the_deep_network_is_the_articles_and_was_trained_as_it_says():
+def test_the_deep_network_and_its_training_match_the_article():
     record = json.loads((ROOT / "benchmarks" / "accuracy-mnist_cnn_deep-plain.json").read_text())
     assert record["recipe"] == {"lr": 0.001, "schedule": "constant", "epochs": 5, "batch_size": 64}
     assert (mnist_cnn_deep().parameters.size, mnist_cnn().parameters.size) == (93_322, 225_034)
@@ -153,13 +153,13 @@ def test_the_open_problem_is_no_exercise():
         (["optimiser", "prepare"], "by heart only"),
     ],
 )
-def test_the_symptom_of_what_is_still_wrong_is_named(names, symptom):
+def test_the_symptom_of_the_remaining_mistake_is_named(names, symptom):
     verdict = other_parts.stuck_training(mended(*names))
     assert verdict.mistake == symptom
     assert verdict.status == ("wrong" if names else "unsolved")
 
 
-def test_what_is_mended_is_measured():
+def test_a_repaired_training_is_measured():
     verdict = other_parts.stuck_training(mended(*MENDED))
     assert (verdict.status, verdict.mistake) == ("measured", "")
     assert "it learns" in verdict.message
@@ -192,8 +192,8 @@ def test_the_check_takes_all_parts():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_tells_them_apart_does_so_by_far(seed):
-    """Measured over eight seeds: 88 to 90% mended, 9 to 13% with labels in another order."""
+def test_the_thresholds_separate_the_cases_by_far(seed):
+    """Measured over eight seeds: 88 to 90% repaired, 9 to 13% with labels in another order."""
     right, shuffled = mended(*MENDED), mended("optimiser", "prepare")
     assert stuck_training.train(right, seed=seed).accuracy > ENOUGH + 0.05
     assert stuck_training.train(shuffled, seed=seed).accuracy < 0.2
@@ -202,7 +202,7 @@ def test_what_tells_them_apart_does_so_by_far(seed):
     assert stuck_training.outputs(as_found(), seed)["linear2"].std(axis=0).mean() < BLIND / 10
 
 
-def test_the_gradient_is_not_what_is_wrong():
+def test_the_gradient_is_right():
     assert abs(stuck_training.gradient_ratio(as_found()) - 1) < 0.05
     assert abs(stuck_training.gradient_ratio(mended(*MENDED)) - 1) < 0.01
     assert abs(stuck_training.gradient_ratio(mended(*MENDED)._replace(loss=Uphill)) + 1) < 0.01
@@ -211,7 +211,7 @@ def test_the_gradient_is_not_what_is_wrong():
 # --- pictures ----------------------------------------------------------------------------------------------
 
 
-def test_pictures_say_what_they_show():
+def test_picture_descriptions_match_the_data():
     assert "with tanh 4 times" in pictures.layer_gradients_picture({"tanh": [1, 2, 4]}).alt
     assert "mine from 2.00 to 1.50" in pictures.curves_picture({"mine": [2.0, 1.0]}, "Two steps.").alt
     alt = pictures.outputs_picture({"images": np.arange(3), "relu1": np.ones(2), "linear1": np.ones(2)}).alt

@@ -1,4 +1,4 @@
-"""What notebook 25 claims: every road's numbers, its stored outputs, and that the yardstick can fail."""
+"""Notebook 25: every road's numbers, its stored outputs, and that the yardstick can fail."""
 
 import re
 import sys
@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import stored
 
 from cnn_course.chapters.other_roads import pictures, roads
 from cnn_course.chapters.other_roads.exercises.standardise_rows import Addresses
 from cnn_course.chapters.other_roads.roads import blocks, machine_code, opencl, tuning, yardstick
-from cnn_course.engine import notebooks
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_numba import device
 
@@ -30,13 +30,11 @@ def wanted(task):
 
 
 def shown(cell_id):
-    """Return what a cell has stored, all of it as text."""
-    (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == cell_id)
-    return "".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
+    return stored.all_shown(NOTEBOOK.name, cell_id)
 
 
 class Plain:
-    """A road of NumPy's, in float64, that shares no code with another: three more lines than the formulas."""
+    """A road in NumPy, in float64, that shares no code with others: three lines more than the formulas."""
 
     array, host = staticmethod(lambda host: host.astype(np.float64)), staticmethod(np.array)
 
@@ -75,7 +73,7 @@ class Plain:
         parameters -= rate * gradient.reshape(parameters.shape)
 
 
-def test_the_reference_is_what_plain_numpy_gives(task, wanted):
+def test_the_reference_matches_plain_numpy(task, wanted):
     found = yardstick.differences(yardstick.take(Plain(), task), wanted)
     assert max(found.values()) < 1e-12
     assert len(found) == 9
@@ -99,8 +97,8 @@ def road(name):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["OpenCL", "OpenCL as CUDA", "CUDA C++", "Triton"])
-def test_every_road_gives_the_numbers(name, task, wanted):
-    """Of three images, too: what does not divide by a block."""
+def test_every_road_gives_the_same_numbers(name, task, wanted):
+    """Three images, too: a number that no block divides."""
     found = yardstick.differences(yardstick.take(road(name), task), wanted)
     assert yardstick.told(name, found) == f"{name}: all 9 arrays agree to 2e-06 of their largest number."
 
@@ -125,12 +123,12 @@ def test_the_step_moves_every_parameter_by_far_more_than_the_bound(name, task, w
     assert yardstick.difference(before, wanted[name]) > 100 * yardstick.BOUND
 
 
-def test_differences_want_the_same_names():
+def test_differences_need_the_same_names():
     with pytest.raises(ValueError, match=r"\['a'\], expected \['b'\]"):
         yardstick.differences({"a": 1}, {"b": 1})
 
 
-def test_a_missing_package_is_told_in_a_line(monkeypatch):
+def test_a_missing_package_gives_one_line(monkeypatch):
     monkeypatch.setattr("cnn_numba.extras.present", lambda package: package not in ("pyopencl", "triton"))
     how = "pip install --editable ./gpuless --editable '.["
     assert roads.missing("OpenCL") == f"OpenCL is left out: pyopencl not installed ({how}roads]')."
@@ -148,14 +146,14 @@ def test_a_missing_package_is_told_in_a_line(monkeypatch):
 
 
 @pytest.mark.parametrize("out", [0x10_0200_0000, 0x70_0000_0000])
-def test_a_verdict_on_an_address_is_the_same_wherever_the_arrays_lie(out):
+def test_verdicts_do_not_depend_on_where_arrays_are_in_memory(out):
     x = 0x10_0000_0000
     addresses = Addresses({"x": x, "out": out}, rows=3, columns=7)
     with pytest.raises(Wrong, match=r"Program 1 goes far from `x` and `out`: .* begins at place 7, after"):
         addresses(1, x + 4 * (8_300_000 + np.arange(8)), True, is_store=False)
 
 
-def test_opencl_without_a_platform_is_told_in_a_line(monkeypatch):
+def test_opencl_without_a_platform_gives_one_line(monkeypatch):
     pyopencl = pytest.importorskip("pyopencl")
 
     def no_platforms():
@@ -186,8 +184,8 @@ def test_opencl_takes_the_first_device_of_any_platform(monkeypatch, complains):
         opencl.OpenCL()
 
 
-def test_opencl_for_another_processor_is_told_in_a_line(monkeypatch):
-    """As the compiler says it of an AMD processor that is newer than itself."""
+def test_opencl_for_another_processor_gives_one_line(monkeypatch):
+    """As the compiler reports an AMD processor newer than itself."""
     pyopencl = pytest.importorskip("pyopencl")
     if "no platform" in roads.missing("OpenCL"):
         pytest.skip("OpenCL has no platform")
@@ -197,13 +195,13 @@ def test_opencl_for_another_processor_is_told_in_a_line(monkeypatch):
 
     roads._compiler_refuses.cache_clear()
     monkeypatch.setattr(pyopencl.Program, "build", build)
-    told = roads.missing("OpenCL")
+    message = roads.missing("OpenCL")
     roads._compiler_refuses.cache_clear()
-    assert told.startswith("OpenCL is left out: the compiler of ")
-    assert "accepts no program for this processor (unknown target CPU 'generic'); conda's PoCL" in told
+    assert message.startswith("OpenCL is left out: the compiler of ")
+    assert "accepts no program for this processor (unknown target CPU 'generic'); conda's PoCL" in message
 
 
-def test_triton_that_compiles_is_not_interpreted_by_accident(monkeypatch):
+def test_compiled_triton_is_not_interpreted(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", object())
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     with pytest.raises(RuntimeError, match="set TRITON_INTERPRET=1 before the import"):
@@ -215,7 +213,7 @@ def test_triton_that_compiles_is_not_interpreted_by_accident(monkeypatch):
 
 @pytest.fixture
 def compiled(tmp_path, monkeypatch):
-    """Return a function that compiles Triton's convolution where nothing has been compiled before."""
+    """Return a function that compiles Triton's convolution without a cache."""
     if reason := roads.missing("Triton"):
         pytest.skip(reason)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
@@ -226,7 +224,7 @@ def compiled(tmp_path, monkeypatch):
     return lambda **constants: machine_code.of_triton(kernel, types, usual | constants, 80)
 
 
-def test_triton_compiles_where_it_has_interpreted_its_own_library(compiled):
+def test_triton_compiles_after_interpreting_its_own_library(compiled):
     """`cross_entropy` calls `tl.sum`, which is written in Triton."""
     programs = blocks.Blocks()
     scores, labels = np.zeros((2, 10), np.float32), np.zeros(2, np.int32)
@@ -237,7 +235,7 @@ def test_triton_compiles_where_it_has_interpreted_its_own_library(compiled):
     assert code.shared > 0 < code.registers
 
 
-def test_what_triton_does_not_compile_is_told_in_its_words(compiled):
+def test_errors_of_triton_are_shown_in_its_words(compiled):
     with pytest.raises(RuntimeError, match=r"Triton does not compile `conv_forward`:[\s\S]*power of 2"):
         compiled(DEPTH=15)
 
@@ -247,7 +245,7 @@ def test_all_roads_are_stored_as_right():
         assert "all 9 arrays agree to 2e-06" in shown(cell), cell
 
 
-def test_the_compiled_programs_use_what_the_text_says():
+def test_the_compiled_programs_use_the_instructions_in_the_text():
     found = {}
     for line in shown("compile").splitlines():
         if match := re.match(r"([\d.]+) (\w+): ", line):
@@ -278,7 +276,7 @@ def test_the_tuner_answers_as_the_text_says():
     assert all(counts == model for counts, model in counted)
 
 
-def test_deliveries_bound_a_thread_with_few_results():
+def test_threads_with_few_results_are_limited_by_deliveries():
     """Of 32 numbers per cycle, and 128 multiply-adds, of which `m` x `n` take `m + n` deliveries."""
     bounds = {(m, n): Fraction(m * n, m + n) * Fraction(32, 128) for m, n in ((1, 1), (2, 2), (4, 4), (8, 4))}
     assert list(bounds.values()) == [Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(2, 3)]
@@ -304,7 +302,7 @@ def test_a_candidate_that_rounds_down_is_found_out():
 
 @pytest.mark.gpu
 def test_registers_and_instructions_are_the_compiler_s():
-    """What the assembler prints, and what is read from its cubin."""
+    """The assembler's output, and figures read from its cubin."""
     if reason := roads.missing("CUDA C++"):
         pytest.skip(reason)
     from cuda.core import Program, ProgramOptions
@@ -319,7 +317,7 @@ def test_registers_and_instructions_are_the_compiler_s():
         machine_code.registers_in(b"")
 
 
-def test_what_needs_too_much_shared_memory_is_told_by_how_much():
+def test_too_much_shared_memory_is_reported_with_its_size():
     if roads.missing("CUDA C++") or device.simulated():
         pytest.skip("there is no compiler")
     one = tuning.Candidate(128, 128, 64, 4, 4, 1024, 0, 0)
@@ -329,7 +327,7 @@ def test_what_needs_too_much_shared_memory_is_told_by_how_much():
 # --- pictures ----------------------------------------------------------------------------------------------
 
 
-def test_columns_have_the_same_ground_for_the_same_thing():
+def test_columns_have_the_same_background_for_the_same_thing():
     columns = {"a": "cuda.syncthreads() <b>", "b": "barrier(CLK_LOCAL_MEM_FENCE); get_local_id(0)"}
     html = pictures.SideBySide(columns)._repr_html_()
     assert html.count(pictures.plots.ORANGE) == 2
@@ -345,7 +343,7 @@ def test_columns_have_the_same_ground_for_the_same_thing():
     assert html.count(pictures.plots.PURPLE) == 2
 
 
-def test_pictures_say_what_they_show():
+def test_picture_descriptions_match_the_data():
     assert "the last 2 of them empty" in pictures.grain_picture(22, 8).alt
     found = {"ours": {"out": 1e-7}, "theirs": {"out": 3e-7}}
     assert "ours 1.0e-07; theirs 3.0e-07" in pictures.differences_picture(found, 2e-6).alt

@@ -1,4 +1,4 @@
-"""Tiles in notebook 25: the kernel in our interpreter, and as NVIDIA compiles it, where that is installed."""
+"""Tiles in notebook 25: the kernel in our interpreter, and compiled by NVIDIA's compiler if installed."""
 
 import ast
 import os
@@ -26,7 +26,7 @@ def cell(cell_id):
 
 
 def text():
-    """Return the kernel as the notebook has it."""
+    """Return the kernel of the notebook."""
     source = cell("tiles-kernel").source
     return source[source.index("@ct.kernel") :]
 
@@ -66,7 +66,7 @@ def test_tf32_rounds_to_a_thousandth(ct, kernel):
     assert 1e-5 < abs(out - a @ b).max() / abs(a @ b).max() < 1e-3
 
 
-def test_padding_that_is_left_out_is_seen(ct):
+def test_missing_padding_is_detected(ct):
     """cuTile promises nothing of it."""
     names = {"ct": ct}
     exec(text().replace(", padding_mode=ct.PaddingMode.ZERO", ""), names)
@@ -87,7 +87,7 @@ def test_tiles_are_powers_of_two_within_their_array(ct):
         ct.store(x, (-1, 0), ct.full((2, 2), 0, ct.float32))
 
 
-def test_the_kernel_says_nothing_that_our_interpreter_lacks(ct):
+def test_our_interpreter_supports_all_of_the_kernel(ct):
     used = {
         node.attr
         for node in ast.walk(ast.parse(text()))
@@ -97,8 +97,8 @@ def test_the_kernel_says_nothing_that_our_interpreter_lacks(ct):
     assert {"bid", "load", "mma", "store", "num_tiles"} <= used
 
 
-def test_what_is_stored_is_the_record(monkeypatch, kernel):
-    """Of a compiler that this project does not install."""
+def test_the_stored_output_matches_the_record(monkeypatch, kernel):
+    """The compiler is not installed with this project."""
     monkeypatch.setattr(tiles, "PACKAGES", ("no-such-package",))
     stored = "".join(output.text for output in cell("tiles-compile").outputs)
     assert stored.splitlines() == tiles.report(kernel).splitlines()
@@ -106,7 +106,7 @@ def test_what_is_stored_is_the_record(monkeypatch, kernel):
     assert "10.0 tf32: 4 UTCHMMA 160 LDGSTS 10 BAR" in stored
 
 
-def test_an_assembler_that_does_not_know_a_gpu_is_told_in_a_line(monkeypatch, kernel):
+def test_an_assembler_that_does_not_know_a_gpu_gives_one_line(monkeypatch, kernel):
     def compiled(kernel, constants, cc):
         if cc == 90:
             raise RuntimeError(
@@ -144,13 +144,13 @@ def test_tensor_cores_are_found_by_tf32(tf32, cc):
 
 
 @needs_compiler
-def test_what_cutile_does_not_compile_is_told_in_its_words():
+def test_errors_of_cutile_are_shown_in_its_words():
     with pytest.raises(RuntimeError, match=r"cuTile does not compile `product_by_tiles`:[\s\S]*power of two"):
         tiles.exported(text(), "product_by_tiles", (64, 64, 24, False))
 
 
 def ptx_of(bytecode, cc, folder):
-    """Return what cuTile's assembler hands to ptxas, by a ptxas of ours that it finds beside itself."""
+    """Return what cuTile's assembler passes to ptxas, with a fake ptxas in its folder."""
     import nvidia.cu13 as toolkit
 
     (home,) = (path for path in map(Path, toolkit.__path__) if (path / "bin" / "tileiras").is_file())

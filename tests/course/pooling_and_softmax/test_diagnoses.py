@@ -1,8 +1,8 @@
-"""What the checks of notebook 05 say of some wrong answers, in full."""
+"""The full messages of the checks of notebook 05 for some wrong answers."""
 
 import pytest
 from test_exercises import FOUND
-from wrong_answers import told
+from wrong_answers import lines_of
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -43,17 +43,17 @@ PYTHON_FLOAT = (
     ],
 )
 def test_softmax(change, message):
-    assert told(KERNELS["softmax_kernel"], change)[0] == message
+    assert lines_of(KERNELS["softmax_kernel"], change)[0] == message
 
 
 def test_a_pool_that_starts_from_minus_infinity_and_place_0():
-    message, seen = told(KERNELS["max_pool_kernel"], (FIRST, "float32(-math.inf), 0"))
+    message, seen = lines_of(KERNELS["max_pool_kernel"], (FIRST, "float32(-math.inf), 0"))
     assert message.endswith("Start with the place of the window's first pixel.")
     assert seen == "`argmax[0, 0, 2]` is 0 where 4 is right."
 
 
-def test_a_pool_that_starts_from_0_is_told_where_the_place_starts():
-    (message,) = told(KERNELS["max_pool_kernel"], (FIRST, "float32(0), 0"))
+def test_a_pool_that_starts_from_0_gets_advice_about_the_place():
+    (message,) = lines_of(KERNELS["max_pool_kernel"], (FIRST, "float32(0), 0"))
     assert "or from `float32(-math.inf)`. Either way, start the place at the window's first pixel." in message
 
 
@@ -64,8 +64,8 @@ def test_a_pool_that_starts_from_0_is_told_where_the_place_starts():
         (("[plane, oh, ow] = where", "[plane, oh, ow] = where + 7"), "argmax"),
     ],
 )
-def test_wrong_numbers_say_in_which_array(change, name):
-    assert f"That is in `{name}`." in told(KERNELS["max_pool_kernel"], change)
+def test_wrong_numbers_name_their_array(change, name):
+    assert f"That is in `{name}`." in lines_of(KERNELS["max_pool_kernel"], change)
 
 
 @pytest.mark.gpu
@@ -78,4 +78,4 @@ def test_wrong_numbers_say_in_which_array(change, name):
     ],
 )
 def test_float64_is_put_down_to_a_python_float(change):
-    assert PYTHON_FLOAT in told(KERNELS["softmax_kernel"], change)
+    assert PYTHON_FLOAT in lines_of(KERNELS["softmax_kernel"], change)

@@ -1,4 +1,4 @@
-"""What notebook 05 draws, and what its checks launch."""
+"""Notebook 05: its pictures, and the launches of its checks."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def test_the_checks_launch_few_threads(name):
     assert sum(int(np.prod(case.grid) * np.prod(case.block)) for case in cases) < 5000
 
 
-def test_the_checks_reach_what_they_are_about():
+def test_the_checks_cover_the_edge_cases():
     """Ties, windows of negative pixels, logits that overflow and that underflow."""
     windows = [_windows(*case.args) for case in checks.max_pool_kernel.inputs()]
     tied = [np.sum(w == w.max(axis=-1, keepdims=True), axis=-1).max() for w in windows]

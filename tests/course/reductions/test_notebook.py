@@ -1,4 +1,4 @@
-"""What notebook 12 draws and counts: trees, shuffles, scans; what its text says; what its checks launch."""
+"""Notebook 12: trees, shuffles, scans, its text, and the launches of its checks."""
 
 import inspect
 import re
@@ -51,7 +51,7 @@ def test_without_shared_memory_there_are_no_steps():
     assert steps(access_of(copy_kernel)) == []
 
 
-def test_step_table_adds_up_and_leaves_room_for_what_is_missing():
+def test_step_table_adds_up_and_leaves_room_for_missing_entries():
     table = step_table(
         {
             "in strides": access_of(answers.tree_in_strides),
@@ -88,7 +88,7 @@ def test_the_tree_of_halves_keeps_its_threads_side_by_side():
     assert threads == [list("0246040"), list("0123010")]
 
 
-def test_step_picture_says_what_the_table_says():
+def test_step_picture_matches_the_table():
     caption = step_picture(access_of(answers.tree_in_strides), "in strides", 2).caption
     assert caption == "In strides, step 2: warps at work: 1, lanes: 32, bank conflicts: 4-way."
 
@@ -143,7 +143,7 @@ def test_a_list_without_its_zeros_is_pale_until_there_is_one(monkeypatch):
     assert len(colours) == 2
 
 
-def test_a_tree_loses_a_hundredth_of_what_one_after_the_other_does():
+def test_a_tree_sum_loses_a_hundredth_of_a_sequential_sum():
     errors = reductions.errors_of_sums([16, 2**18])
     one_by_one, tree = errors.values()
     assert one_by_one[1] > 100 * tree[1]
@@ -164,7 +164,7 @@ def shown(cell_id):
     return stored.shown("12_reductions.ipynb", cell_id)
 
 
-def test_many_numbers_for_each_thread_are_what_pays():
+def test_many_numbers_per_thread_pay_off_most():
     *trees, many = stored.microseconds(shown("sums-modelled")).values()
     assert len(trees) == 4
     assert all(many[gpu] < 0.56 * times[gpu] for times in trees for gpu in range(3))
@@ -174,7 +174,7 @@ def test_many_numbers_for_each_thread_are_what_pays():
     assert close in " ".join(shown("sums-modelled").split())
 
 
-def test_counting_in_blocks_first_wins_by_more_than_ten_times():
+def test_counting_in_blocks_first_is_more_than_ten_times_as_fast():
     at_once, in_blocks = stored.microseconds(shown("histogram-modelled")).values()
     assert all(slow > 10 * fast for slow, fast in zip(at_once, in_blocks, strict=True))
 
@@ -199,7 +199,7 @@ def test_the_checks_launch_few_threads():
         assert sum(int(np.prod(case.grid) * np.prod(case.block)) for case in cases) < 5000
 
 
-def test_the_checks_reach_what_they_are_about():
+def test_the_checks_cover_the_edge_cases():
     """Rows that are no multiple of a block; one element, whole blocks, one element more."""
     columns = {case.args[0].shape[1] for case in checks.row_max_kernel.inputs()}
     assert min(columns) < sums.WARP < sums.ROW_THREADS < max(columns)
@@ -209,7 +209,7 @@ def test_the_checks_reach_what_they_are_about():
     assert max(sizes) > 2 * sums.THREADS
 
 
-def test_the_tree_of_the_solution_has_the_steps_that_the_text_tells():
+def test_the_tree_of_the_solution_has_the_steps_in_the_text():
     taken = steps(access_of(solution_of("reductions", "block_sums_kernel")))
     assert [step.warps for step in taken] == [2, 1, 1, 1, 1, 1, 1]
     assert [step.lanes for step in taken] == [64, 32, 16, 8, 4, 2, 1]

@@ -1,4 +1,4 @@
-"""What notebook 19 shows of the program at full size: modelled times."""
+"""Notebook 19: modelled times of the program at full size."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What notebook 22 shows: what its text says of the stored outputs, and its pictures."""
+"""Notebook 22: its text about the stored outputs, and its pictures."""
 
 import json
 import re
@@ -16,7 +16,7 @@ NOTEBOOK = ROOT / "notebooks" / "22_sequences.ipynb"
 
 
 def shown(cell_id):
-    """Return the text of all that a cell shows."""
+    """Return the outputs of a cell as text."""
     (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == cell_id)
     return "\n".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
 
@@ -42,7 +42,7 @@ def test_a_step_is_a_product_and_a_cell():
     assert shown("launches").rstrip().endswith("True")
 
 
-def test_the_sizes_are_the_articles():
+def test_the_sizes_match_the_article():
     assert article_sizes.ARTICLE == (64, 100, 512, 256)
     beforehand, waiting = article_sizes.ARTICLE.beforehand, article_sizes.ARTICLE.waiting
     assert f"{beforehand:,} multiply-adds beforehand, {waiting:,} step after step" in shown("sizes")
@@ -90,11 +90,11 @@ def test_the_record_is_as_good_as_the_text_says():
     assert all(run[-1] > 0.985 for run in record["accuracies"]["ours"])
 
 
-def test_what_the_network_thinks_in_between():
-    told = shown("certainty")
+def test_the_certainty_of_the_network_after_each_row():
+    output = shown("certainty")
     for label, row in (("7", 21), ("1", 24), ("8", 18)):
-        assert f"the {label} is recognised from row {row} on" in told
-    assert "the 3 is recognised not even at the end, and taken for a 2" in told
+        assert f"the {label} is recognised from row {row} on" in output
+    assert "the 3 is recognised not even at the end, and taken for a 2" in output
 
 
 def test_the_forget_gates_stay_open():
@@ -104,7 +104,7 @@ def test_the_forget_gates_stay_open():
 # --- pictures ----------------------------------------------------------------------------------------------
 
 
-def test_pictures_say_what_they_show():
+def test_picture_descriptions_match_the_data():
     assert "line at the top" in pictures.cell_picture().alt
     assert "one 2e-01" in pictures.reach_picture({"one": np.array([0.2, 0.5, 1.0])}).alt
     assert "both: 2" in pictures.influence_picture({"both": np.eye(2), "none": np.zeros((2, 2))}).alt
@@ -113,7 +113,7 @@ def test_pictures_say_what_they_show():
     assert "input 0.25, forget 0.50, output 1.00" in pictures.gates_picture(np.ones((28, 28)), gates).alt
 
 
-def test_from_which_row_on_a_digit_is_recognised():
+def test_the_row_from_which_a_digit_is_recognised():
     images, certainty = np.ones((2, 28, 28)), np.zeros((2, 28, 10))
     certainty[0, :5, 1], certainty[0, 5:, 7], certainty[1, :, 4] = 1, 1, 1
     alt = pictures.certainty_picture(images, certainty, np.array([7, 4])).alt

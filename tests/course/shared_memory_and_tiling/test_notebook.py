@@ -37,7 +37,7 @@ def sizes():
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (5, 21), (11, 7), (6, 18)])
-def test_the_tiled_kernel_computes_what_the_packages_computes(shape, rng):
+def test_the_tiled_kernel_matches_the_package(shape, rng):
     kernel, (height, width) = defined_in_cell(STEM, "conv-tile", "conv_tile_kernel"), shape
     image, weight = cuda.to_device(normal(rng, *shape)), cuda.to_device(normal(rng, 3, 3))
     out = cuda.device_array((height - 2, width - 2), np.float32)
@@ -47,7 +47,7 @@ def test_the_tiled_kernel_computes_what_the_packages_computes(shape, rng):
 
 
 @pytest.mark.parametrize("shape", [(1, 4, 5), (3, 9, 20)])
-def test_the_kernel_with_sums_computes_what_the_packages_computes(shape, rng):
+def test_the_kernel_with_sums_matches_the_package(shape, rng):
     kernel, (channels, height, width) = defined_in_cell(STEM, "conv-sums", "conv_sums_kernel"), shape
     x, weight = cuda.to_device(normal(rng, *shape)), cuda.to_device(normal(rng, 8, channels, 3, 3))
     out = cuda.device_array((8, height - 2, width - 2), np.float32)
@@ -91,14 +91,14 @@ def test_the_sanitizer_finds_what_the_text_says(cell_id, name, kinds, rng):
     assert sanitize(defined_in_cell(STEM, cell_id, name))[(2, 2), (8, 8)](image, out).kinds == kinds
 
 
-def test_by_hand_the_packages_block_reads_what_its_shared_memory_holds():
+def test_the_shared_memory_of_the_package_s_block_by_hand():
     assert shared_bytes(3, 3, 1, 1) == (34 * 10 + 9 * 16) * 4 == 1936
 
 
 @pytest.mark.exhaustive("test_exercises.py: the solutions, compiled for the emulated GPU")
 @pytest.mark.slow
 def test_kernels_and_solutions_compile_for_a_gpu(rng):
-    """What the simulator runs may be Python that no GPU can."""
+    """The simulator may run Python that no GPU can."""
     one, two, three, four = (f"float32[{':, ' * n}::1]" for n in range(4))
     cells = [
         ("conv-kernel", "conv_kernel", (two,) * 3),
@@ -144,11 +144,11 @@ def test_kernels_and_solutions_compile_for_a_gpu(rng):
         ((32, 8), 1, "load 32 x 8 = 256 pixels, 256 of the tile (blue), 0 of its halo (yellow): 1 for"),
     ],
 )
-def test_tile_picture_counts_what_is_loaded(tile, kernel_size, words):
+def test_tile_picture_counts_loads(tile, kernel_size, words):
     assert words in tile_pictures.tile_picture(tile, kernel_size).caption
 
 
-def test_tile_picture_refuses_a_window_without_a_middle():
+def test_tile_picture_needs_a_window_with_a_middle():
     with pytest.raises(ValueError, match="odd; got 4"):
         tile_pictures.tile_picture((8, 8), 4)
 
@@ -160,12 +160,12 @@ def column_of_width_36(out):
     out[cuda.threadIdx.x] = tile[cuda.threadIdx.x, 3]
 
 
-def test_conflicts_by_hand_are_those_of_the_access_viewer():
+def test_conflicts_by_hand_match_the_access_viewer():
     access = access_map(column_of_width_36)[1, 32](cuda.device_array(32, np.float32))
     assert access.degree == tile_pictures.conflict_degree(36) == 4
 
 
-def test_bank_picture_tells_the_banks_of_a_column():
+def test_bank_picture_names_the_banks_of_a_column():
     alt = tile_pictures.bank_picture([32, 33], rows=3, column=31).alt
     assert "rows of 32 the elements of column 31 lie in the banks 31, 31, 31" in alt
     assert "rows of 33 the elements of column 31 lie in the banks 31, 0, 1" in alt
@@ -228,7 +228,7 @@ def test_the_checks_launch_few_threads_and_several_blocks(name):
     assert any(np.prod(case.grid) > 2 for case in cases)
 
 
-def test_exercise_3_differs_from_its_solution_by_the_barriers_alone():
+def test_exercise_3_and_its_solution_differ_only_in_barriers():
     (exercise,) = (e for e in notebooks.exercises(NOTEBOOK) if e.name == "conv_channels_kernel")
     stub = [line for line in exercise.stub.split("\n") if not line.strip().startswith("...")]
     solution = exercise.solution.split("\n")

@@ -1,4 +1,4 @@
-"""What notebook 00 shows: what a reader sees of a race, and pictures that say what they show."""
+"""Notebook 00: the race that a reader sees, and pictures with descriptions."""
 
 import base64
 import re
@@ -19,7 +19,7 @@ CODE = [cell for cell in NOTEBOOK.cells if cell.cell_type == "code"]
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Collect the figures that are drawn instead of making pictures of them."""
+    """Collect drawn figures instead of making pictures."""
     figures = []
     monkeypatch.setattr(plots, "picture", lambda fig, *_: figures.append(fig))
     return figures
@@ -32,7 +32,7 @@ def test_the_first_kernel_comes_after_few_words():
     assert [cell.id for cell in CODE[:4]] == ["colab", "setup", "destination", "first-kernel"]
 
 
-def test_the_kernel_of_the_race_is_the_one_that_is_to_be_repaired():
+def test_the_kernel_of_the_race_is_the_one_to_repair():
     sources = {cell.id: cell.source for cell in CODE}
     racing, stub = (
         [line.split("#")[0].rstrip() for line in sources[name].split("\n\n\n")[0].splitlines()[-4:]]
@@ -76,7 +76,7 @@ def test_both_images_are_drawn_on_the_scale_of_bytes(drawn):
     assert [ax.images[0].get_clim() for ax in drawn[0].axes] == [(0, 255), (0, 255)]
 
 
-def test_what_was_counted_stands_before_what_is_there(drawn):
+def test_counts_are_drawn_in_front_of_the_true_numbers(drawn):
     right = np.arange(16) * 1_000_000
     start.counts_picture(right, {"run 1": right // 2, "run 2": right}, "Counts.")
     outlined, filled = drawn[0].axes[0].containers
@@ -109,7 +109,7 @@ def test_the_readme_shows_the_picture_of_the_notebook():
     assert base64.b64decode(stored) == picture.read_bytes(), "run docs/images/front.py"
 
 
-def test_without_its_limit_a_brighter_pixel_keeps_what_the_solution_says():
+def test_without_the_limit_a_pixel_wraps_as_the_solution_says():
     (solution,) = (cell.source for cell in NOTEBOOK.cells if cell.id == "brighten-kernel-solution")
     doubled = (2 * np.arange(256)).astype(np.uint8).astype(int)
     assert np.flatnonzero(np.diff(doubled) < 0).tolist() == [127]

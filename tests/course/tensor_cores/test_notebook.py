@@ -1,4 +1,4 @@
-"""What notebook 17 draws and claims: who holds what, banks, errors, and how the text counts."""
+"""Notebook 17: which lane holds what, banks, errors, and the counts in the text."""
 
 import re
 
@@ -16,13 +16,13 @@ NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "17_tensor_cores.ipynb")
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Collect the figures that are drawn instead of making pictures of them."""
+    """Collect drawn figures instead of making pictures."""
     figures, picture = [], plots.picture
     monkeypatch.setattr(plots, "picture", lambda fig, *texts: figures.append(fig) or picture(fig, *texts))
     return figures
 
 
-def test_the_lanes_of_the_picture_are_those_of_the_exercise():
+def test_the_lanes_of_the_picture_match_the_exercise():
     for lane in range(32):
         for register in range(4):
             place = pictures._left(lane, register)
@@ -52,7 +52,7 @@ def test_the_banks_are_counted(drawn):
 
 
 def test_the_swizzle_of_the_text_has_no_conflicts():
-    """At pitch 16, whichever group of four words is read of eight rows."""
+    """At pitch 16, for any group of four words of eight rows."""
     for group in range(4):
         places = [(16 * row + 4 * (group ^ (row // 2 % 4))) % 32 for row in range(8)]
         assert sorted(places) == list(range(0, 32, 4))
@@ -68,8 +68,8 @@ def test_the_turns_of_the_text_are_counted():
     assert "one turn, four for four matrices" in source
 
 
-def test_what_the_text_says_of_modelled_products():
-    """The A100 takes two thirds as long for 3xTF32; the unit alone less, by its data sheet."""
+def test_the_text_about_modelled_products():
+    """The A100 takes two thirds as long for 3xTF32; by the data sheet the unit alone takes less."""
     (shown,) = next(cell.outputs for cell in NOTEBOOK.cells if cell.id == "modelled")
     rows = re.findall(r"^(\S.*?)  +([\d.]+) us .*?  +([\d.]+) us \(", shown.data["text/plain"], re.MULTILINE)
     a100, h100 = ({name: float(row[i]) for name, *row in rows} for i in (0, 1))
@@ -84,8 +84,8 @@ def test_what_the_text_says_of_modelled_products():
 
 
 @pytest.mark.gpu
-def test_nobody_asks_the_compiler_about_what_stands_in_for_tensor_cores(monkeypatch):
-    """It would take a process of its own, for every answer."""
+def test_the_compiler_is_not_asked_about_tensor_core_stand_ins(monkeypatch):
+    """Asking would take a process for every answer."""
     asked = []
     monkeypatch.setattr(judge, "_ask", lambda *question: asked.append(question))
     kernel = solution_of("tensor_cores", "warp_product_kernel")
@@ -93,7 +93,7 @@ def test_nobody_asks_the_compiler_about_what_stands_in_for_tensor_cores(monkeypa
     assert not asked
 
 
-def test_errors_are_told_in_words(drawn):
+def test_errors_are_described_in_words(drawn):
     picture = pictures.errors_picture({"FFMA": 1e-6, "tf32": 3e-4})
     assert "FFMA 1.0e-06; tf32 3.0e-04" in picture.caption
     assert len(drawn[0].axes[0].patches) == 2

@@ -1,4 +1,4 @@
-"""What notebook 10 draws and claims: the machine, its figures, waves, waiting, and kernels that wait."""
+"""Notebook 10: the machine, its figures, waves, latency, and kernels that wait."""
 
 import inspect
 import linecache
@@ -24,7 +24,7 @@ NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "10_the_machine.ipynb")
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Collect the figures that are drawn instead of making pictures of them."""
+    """Collect drawn figures instead of making pictures."""
     figures = []
     monkeypatch.setattr(plots, "picture", lambda fig, *_: figures.append(fig))
     return figures
@@ -39,13 +39,13 @@ def test_the_limits_are_those_that_the_inspector_knows(gpu, capability):
     assert gpu.sms * gpu.lanes * 2 * gpu.clock == pytest.approx(gpu.flops, rel=0.01)
 
 
-def test_every_figure_of_the_table_has_a_source_that_is_named():
+def test_every_figure_of_the_table_has_a_named_source():
     _, *rows = machine.figures_table().splitlines()
     letters = {letter for row in rows for letter in re.search(r"   ([A-Z](, [A-Z])*)$", row)[1].split(", ")}
     assert letters == set(machine.SOURCES)
 
 
-def test_the_further_something_lies_the_longer_it_takes():
+def test_latency_grows_with_distance():
     for gpu in machine.GPUS:
         cycles = [gpu.latency[part] for part in machine.PARTS if part in gpu.latency]
         assert cycles == sorted(cycles)
@@ -66,7 +66,7 @@ def test_nothing_is_highlighted_unless_asked_for(drawn):
         machine.machine_picture("bank")
 
 
-def test_a_highlight_is_told_in_words():
+def test_a_highlight_is_described_in_words():
     assert machine.machine_picture("L2 cache").alt.endswith("; L2 cache in orange, with a thick frame.")
     assert "orange" not in machine.machine_picture().alt
 
@@ -91,7 +91,7 @@ def test_a_wave_gives_each_multiprocessor_a_block_before_any_gets_two(drawn):
     assert taken == [0, 1, 2, 3, 0]
 
 
-def test_the_places_of_a_picture_can_be_told_apart(drawn):
+def test_the_places_of_a_picture_are_distinguishable(drawn):
     """Every place is a square with an edge, however many there are."""
     for blocks, per_sm in ((401, 8), (401, 1), (161, 4)):
         machine.waves_picture(blocks, per_sm)
@@ -122,7 +122,7 @@ def report(flops, dram_bytes, microseconds):
 REPORTS = {"idle": report(0.0, 1.0, 5.0), "left": report(4e6, 4e6, 50.0), "right": report(4e8, 4e6, 100.0)}
 
 
-def test_kernels_stand_under_the_roofline_where_the_reader_places_them():
+def test_kernels_are_drawn_where_the_reader_places_them():
     picture = machine.roofline_picture(REPORTS, machine.placed)
     assert "left at 1, with 80 GFLOP/s, 25% of the roof; right at 100, with 4e+03 GFLOP/s, 49%" in picture.alt
     assert "as your function places them" in picture.caption
@@ -154,7 +154,7 @@ def test_the_check_models_the_kernel_that_the_reader_sees():
 
 
 @pytest.mark.gpu
-def test_neighbours_that_write_neighbours_move_a_fifteenth_of_the_bytes():
+def test_neighbouring_stores_move_a_fifteenth_of_the_bytes():
     namespace = {"cuda": cuda, "float32": float32, "uint32": uint32, "place": place}
     source = cell("dealt-kernel").split("\n\n\n")[0], cell("bias-relu-kernel-solution").split("```")[1][7:]
     x, out = (cuda.to_device(np.zeros((64, 32, 26, 26), np.float32)) for _ in "xo")
@@ -175,7 +175,7 @@ def test_films_show_sectors_and_lanes():
     assert len(film.png) + len(film.still.png) < 60_000
 
 
-def test_the_text_says_what_the_exercise_computes():
+def test_the_text_matches_the_exercise():
     (solution,) = (cell.source for cell in NOTEBOOK.cells if cell.id == "warps-needed-solution")
     known = {
         (gpu.name, size): waiting._warps(
@@ -200,7 +200,7 @@ def test_the_checks_launch_few_threads_and_several_warps():
     assert {case.block // 32 for case in cases} == {1, 2}
 
 
-def test_what_counts_is_sectors_a_request_and_not_how_often_is_stored():
+def test_sectors_per_request_matter_and_not_the_number_of_stores():
     @cuda.jit
     def stores_twice(x, bias, out):
         i = cuda.grid(1)

@@ -35,7 +35,7 @@ def recorded(file, *reports, test="test_a", **named):
     write_records(times)
 
 
-def test_at_most_so_many_times_what_is_recorded(file):
+def test_at_most_a_factor_above_the_record(file):
     assert file.name == "test_it.modelled.json"
     recorded(file, report(10.0), report(4.0, "A100 SXM"))
     ModelledTime("test_a", file).check([report(10.99), report(4.39, "A100 SXM")])
@@ -50,7 +50,7 @@ def test_at_most_so_many_times_what_is_recorded(file):
     assert "recorded   A100 SXM's DRAM\nnow        A100 SXM's DRAM" in str(error.value)
 
 
-def test_what_is_not_recorded_fails_and_says_what_to_do(file):
+def test_a_missing_record_fails_and_says_what_to_do(file):
     for known in (False, True):
         with pytest.raises(
             OverBudget, match=r"no modelled time of test_a on the T4 .* run pytest with --record"
@@ -61,7 +61,7 @@ def test_what_is_not_recorded_fails_and_says_what_to_do(file):
             recorded(file, report(1.0, "L4"))
 
 
-def test_records_keep_what_other_tests_have_recorded(file):
+def test_records_keep_those_of_other_tests(file):
     recorded(file, report(10.0), name="first")
     recorded(file, report(5.0), test="test_b")
     recorded(file, report(7.0, "L4"), name="first")
@@ -99,7 +99,7 @@ def test_checks_of_one_test_have_names(file):
         '{"modelled times": {"test_a": {"T4": {"limiter": "DRAM", "microseconds": 0}}}}',
     ],
 )
-def test_a_file_that_is_no_record(file, text):
+def test_an_invalid_record_file(file, text):
     file.write_text(text)
     with pytest.raises(ValueError, match=r"holds no modelled times .* remove it"):
         ModelledTime("test_a", file).check(report(1.0))
@@ -153,7 +153,7 @@ class TestOther:
 
 
 def compile_beforehand(path):
-    """Have the kernel's machine code on disk, so that no process of the test starts a compiler."""
+    """Cache the kernel's machine code on disk, so that no process of the test starts a compiler."""
     copy = runpy.run_path(str(path))["copy"]
     x = cuda.to_device(np.zeros(256, np.float32))
     gpuless.profile(copy[1, 256], ["T4", "A100"])(x, x)
@@ -187,7 +187,7 @@ def test_a_suite_with_budgets(tmp_path):
     assert "1 failed, 3 passed" in printed
     assert "test_copy[65536] on the T4: " in printed
     assert "1.06 times the " in printed
-    assert "Error" not in printed  # no traceback of ours
+    assert "Error" not in printed  # no traceback from us
 
 
 @emulated

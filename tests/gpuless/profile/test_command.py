@@ -1,4 +1,4 @@
-"""``python -m gpuless profile``: the program runs as it does alone, and what is modelled comes after it."""
+"""``python -m gpuless profile``: the program runs as it does alone, and the report comes after it."""
 
 import json
 import runpy
@@ -46,7 +46,7 @@ PROFILE = [*GPULESS, "profile", "--gpu"]
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """Return the folder of a program whose kernels are on disk: none of the processes compiles them."""
+    """Return the folder of a program with cached kernels: no process compiles them."""
     folder = tmp_path_factory.mktemp("program")
     (folder / "program.py").write_text(PROGRAM)
     with gpuless.profiling(["T4", "L4", "RTX 4090"]):
@@ -54,7 +54,7 @@ def program(tmp_path_factory):
     return folder
 
 
-# In a process that imports nothing beforehand the traceback shows nothing else but the program either.
+# In a process without earlier imports the traceback also shows only the program.
 @pytest.mark.parametrize(("what", "call"), [("raise", call), ("exit", call_warm)], ids=["raise", "exit"])
 def test_a_program_runs_and_ends_as_it_does_alone(program, what, call):
     alone = call(*GPULESS, "program.py", what, "--json", cwd=program)
@@ -80,7 +80,7 @@ def test_one_launch_on_two_gpus(program):
     assert call_warm(*PROFILE, *arguments, cwd=program)[1] == printed
 
 
-def test_the_metrics_of_a_kernel_are_those_of_its_verdict_or_all(program):
+def test_a_kernel_has_the_metrics_of_its_verdict_or_all(program):
     def printed(*options):
         text = call_warm(*PROFILE, "T4", "--kernel", "double", *options, "program.py", cwd=program)[1]
         *_, report, metrics = text.split("\n\n")
@@ -129,7 +129,7 @@ def test_json_for_machines(program, tmp_path):
         (["--gpu", "T4,L4", "--trace", "t.json", "a.py"], "--trace is of one GPU"),
     ],
 )
-def test_arguments_that_cannot_be(arguments, words, capsys):
+def test_wrong_arguments(arguments, words, capsys):
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
@@ -144,7 +144,7 @@ def test_arguments_that_cannot_be(arguments, words, capsys):
         (["no.py"], 2, "can't open file"),
     ],
 )
-def test_what_cannot_be_said(program, arguments, status, words):
+def test_errors_of_the_command(program, arguments, status, words):
     found, printed, error = call_warm(*PROFILE, "T4", *arguments, cwd=program)
     assert found == status
     assert words in error
@@ -159,7 +159,7 @@ def test_a_trace_that_cannot_be_written_is_named_in_a_line(tmp_path):
     assert error.endswith("python -m gpuless profile: none/t.json: No such file or directory\n")
 
 
-def test_without_a_launch_there_is_little_to_say(tmp_path):
+def test_a_program_without_a_launch(tmp_path):
     (tmp_path / "profile.py").write_text("print('as it was')")
     assert call(*GPULESS, "profile.py", cwd=tmp_path)[1] == "as it was\n"
     assert (

@@ -1,4 +1,4 @@
-"""docs/profiling.md: its blocks run in order, and it names what there is.
+"""docs/profiling.md: its blocks run in order, and its lists are complete.
 
 ``python tests/gpuless/profile/test_page.py`` renews the samples on it.
 """
@@ -29,7 +29,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 
 
 def section(head):
-    """Return what stands under a heading."""
+    """Return the text under a heading."""
     return re.search(rf"^## {head}\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)[1]
 
 
@@ -57,7 +57,7 @@ def scope():
 SAMPLE = r"^```\n({}.*?)^```$"
 
 
-def test_the_sample_is_what_a_report_says(scope):
+def test_the_sample_matches_a_report(scope):
     (sample,) = re.findall(SAMPLE.format(r"product\["), TEXT, re.MULTILINE | re.DOTALL)
     labels, printed = (
         [line[:12].strip() for line in text.splitlines()[2:]] for text in (sample, str(scope["report"]))
@@ -91,7 +91,7 @@ def test_it_names_each_attribute(scope):
 
 
 def renew():
-    """Write what a report and the command say now into the page."""
+    """Write the current output of a report and of the command into the page."""
     program = [
         "-W",
         "ignore",

@@ -48,7 +48,7 @@ def polynomial(x, y, n):
 
 @cuda.jit
 def multiply_register_tiled(a, b, c):
-    """Tiles of 64 by 64, of which a thread has four by four."""
+    """Tiles of 64 by 64; each thread computes four by four."""
     tile_a, tile_b = cuda.shared.array((16, 64), float32), cuda.shared.array((16, 64), float32)
     sums = cuda.local.array((4, 4), float32)
     t = cuda.threadIdx.x
@@ -79,7 +79,7 @@ def test_a_copy_takes_as_long_as_memory_does():
     least = 4 * n * (1 + device.writing) / (device.dram * device.dram_share) / 1e3
     assert report.microseconds == pytest.approx(least + device.launch, rel=0.08)
     assert report.low < report.microseconds < report.high
-    assert report.dram_bytes == pytest.approx(8 * n, rel=0.08)  # not all that is written leaves L2
+    assert report.dram_bytes == pytest.approx(8 * n, rel=0.08)  # not all written data leaves L2
     assert report.limiter.startswith("DRAM")
     assert report.occupancy.warps == 32
     assert report.l1_hit_rate == 0
@@ -96,7 +96,7 @@ def test_multiply_adds_are_counted():
     assert counts.executed[stores].sum() == pytest.approx(report.modelled.traffic.warps)
 
 
-def test_who_is_alone_waits_once_for_what_is_loaded_before_a_loop():
+def test_a_lone_warp_waits_once_for_loads_before_a_loop():
     """A round takes as long as on an H100: benchmarks/modelled/gaps-h100.json."""
     few, many = (
         gpuless.profile(polynomial[132, 128], "H100")(zeros(132 * 128), zeros(132 * 128), n)
@@ -105,7 +105,7 @@ def test_who_is_alone_waits_once_for_what_is_loaded_before_a_loop():
     assert many.microseconds - few.microseconds == pytest.approx(42.59 - 11.57, rel=0.2)
 
 
-def test_what_is_not_coalesced_is_slower_and_said():
+def test_uncoalesced_accesses_are_slower_and_named():
     x, y = zeros(2048, 2048), zeros(2048, 2048)
     report = gpuless.profile(copy_columns[(64, 256), (32, 8)], "T4")(x, y)
     row_by_row = gpuless.profile(copy[1 << 14, 256], "T4")(zeros(1 << 22), zeros(1 << 22))
@@ -115,7 +115,7 @@ def test_what_is_not_coalesced_is_slower_and_said():
 
 
 def advice_about_a_tile(index, block=(32, 32)):
-    """Return what is advised about the line that reads a tile of 32 by 64 by such an index."""
+    """Return the advice about the line that reads a tile of 32 by 64 with such an index."""
     program = f"""
 def turned(x, y):
     tile = cuda.shared.array((32, 64), float32)
@@ -132,14 +132,14 @@ def turned(x, y):
     return [text for text in report.advice if "wavefronts" in text]
 
 
-def test_a_walk_down_a_column_is_advised_longer_rows():
+def test_longer_rows_are_advised_for_column_accesses():
     (text,) = advice_about_a_tile("tx, ty")
     assert "`y[ty, tx] = tile[tx, ty]`): a load of shared memory takes 32 wavefronts, 1 would do" in text
     assert "64 elements apart, as down a column: rows that are one element longer" in text
 
 
 @pytest.mark.parametrize(("index", "block"), [("ty, 2 * tx", (32, 32)), ("ty, 2 * tx + 1", (16, 16))])
-def test_a_stride_within_a_row_is_advised_neighbours(index, block):
+def test_neighbouring_elements_are_advised_for_a_stride(index, block):
     (text,) = advice_about_a_tile(index, block)
     assert (
         "takes 2 wavefronts, 1 would do: neighbouring threads are 2 elements apart: let neighbouring" in text
@@ -147,13 +147,13 @@ def test_a_stride_within_a_row_is_advised_neighbours(index, block):
     assert "longer" not in text
 
 
-def test_where_lanes_are_anywhere_both_are_advised():
+def test_both_are_advised_for_scattered_lanes():
     (text,) = advice_about_a_tile("ty, 2 * (tx * tx % 32)")
     assert "lanes want different words of one bank; down a column" in text
     assert text.endswith("and elsewhere let neighbouring threads use neighbouring elements")
 
 
-def test_loads_of_the_same_hit_in_caches():
+def test_repeated_loads_hit_in_caches():
     @cuda.jit
     def same(x, y):
         total = float32(0)
@@ -163,7 +163,7 @@ def test_loads_of_the_same_hit_in_caches():
 
     report = gpuless.profile(same[400, 128], "T4")(zeros(64), zeros(400 * 128))
     sectors = 64 * 4 // 32
-    # Each SM loads the array once; whatever else is asked of L1 is there.
+    # Each SM loads the array once; all other requests hit in L1.
     assert report.l1_hit_rate > 1 - sectors * 2 / (64 * 4)
 
 
@@ -191,7 +191,7 @@ def test_the_same_launch_takes_the_same_time():
     assert [str(report) for report in first] == [str(report) for report in again]
 
 
-def test_arrays_keep_what_they_hold(rng):
+def test_arrays_keep_their_values(rng):
     host = rng.random(1000).astype(np.float32)
     x, y = host.copy(), rng.random(1000).astype(np.float32)
     kept = y.copy()
@@ -204,7 +204,7 @@ def test_arrays_keep_what_they_hold(rng):
     np.testing.assert_array_equal(on_device.copy_to_host(), kept)
 
 
-def test_several_gpus_stand_side_by_side():
+def test_several_gpus_are_compared_side_by_side():
     n = 1 << 16
     compared = gpuless.profile(copy[n // 256, 256], gpu=["T4", "A100"])(zeros(n), zeros(n))
     assert isinstance(compared, Comparison)
@@ -228,7 +228,7 @@ def test_a_report_says_that_it_is_modelled():
     assert all(len(line) <= 90 for line in str(Comparison([long])).splitlines())
 
 
-def test_a_gpu_of_your_own():
+def test_a_custom_gpu():
     slow = gpuless.profile.device("T4", clock=0.675, name="half a T4")
     assert isinstance(slow, Device)
     n = 1 << 16
@@ -236,7 +236,7 @@ def test_a_gpu_of_your_own():
     assert (half.microseconds - 2.5) / (whole.microseconds - 2.5) == pytest.approx(2, rel=0.05)
 
 
-def test_what_is_not_known_is_said():
+def test_unknown_gpus_and_parameters_are_named():
     with pytest.raises(ValueError, match=r"gpu 'RTX 3081' is not known.*did you mean 'RTX 3080'"):
         gpuless.profile(copy[1, 32], "RTX 3081")
     with pytest.raises(TypeError, match="a device has no sm"):
@@ -260,7 +260,7 @@ def test_without_lines_there_is_no_time(monkeypatch):
         gpuless.profile(nameless[1, 32], "T4")(zeros(4), zeros(4))
 
 
-def test_without_a_solver_it_says_what_to_install(monkeypatch):
+def test_without_a_solver_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "scipy.optimize", None)
     with pytest.raises(sass_counts.NoSolver, match=r"pip install gpuless\[profile\]"):
         gpuless.profile(copy[1, 32], "T4")(zeros(32), zeros(32))

@@ -1,4 +1,4 @@
-"""What `gpuless.profile` does on a real GPU, with the emulated one in its place, whose times are a CPU's."""
+"""`gpuless.profile` on a real GPU; the emulated one plays its part, so times are those of a CPU."""
 
 import sys
 from types import SimpleNamespace
@@ -67,7 +67,7 @@ def test_each_launch_finds_the_arguments_as_they_were():
     assert all(found == [0, 1, 2, 3] for found in launch.found)
 
 
-def test_arrays_that_are_one_stay_one():
+def test_one_array_given_twice_stays_one_array():
     x = cuda.to_device(np.ones(4, np.float32))
     first, (second, number) = hardware._on_host((x, (x, 2)), {})
     assert first is second
@@ -78,7 +78,7 @@ def test_arrays_that_are_one_stay_one():
 
 @pytest.fixture
 def warm_process(monkeypatch):
-    """Let the other process be one that has imported Numba, where that can be done."""
+    """Use another process that has already imported Numba, if possible."""
 
     def run(command, input, env, **options):
         return warm("emulator").run(command[1:], env, given=input)
@@ -88,7 +88,7 @@ def warm_process(monkeypatch):
 
 
 @pytest.mark.usefixtures("warm_process")
-def test_what_the_other_process_refuses_is_said(t4):
+def test_errors_of_the_other_process_are_reported(t4):
     @cuda.jit
     def wide(x):
         x[0] = 1

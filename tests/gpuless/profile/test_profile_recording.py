@@ -1,4 +1,4 @@
-"""What a window of blocks is recorded to do, and what caches make of it, against one lane at a time."""
+"""The recording of a window of blocks, and its effect on caches, against one lane at a time."""
 
 from collections import Counter, OrderedDict, defaultdict
 
@@ -19,7 +19,7 @@ if not gpuless.select().emulated:
 
 
 def taken(launch, *arguments):
-    """Return the launch that does not take place."""
+    """Return the launch without running it."""
     found = []
     with recording.taken_launches(found.append):
         launch(*arguments)
@@ -27,7 +27,7 @@ def taken(launch, *arguments):
 
 
 def requests(recorded):
-    """Return the requests of each warp: (what is done, lanes, sectors in order)."""
+    """Return the requests of each warp: (kind, lanes, sectors in order)."""
     found, at, words = defaultdict(list), 0, recorded.words.tolist()
     while at < len(words):
         head, warp, n = words[at], words[at + 1], words[at] >> SECTORS_AT & 255
@@ -39,7 +39,7 @@ def requests(recorded):
 
 
 def sectors_of(array, elements):
-    """Return the sectors of some elements, in the order in which lanes come to them."""
+    """Return the sectors of some elements, in the order of the lanes."""
     start = array.device_ctypes_pointer.value
     return list(dict.fromkeys((start + array.dtype.itemsize * i) // 32 & 0xFFFFFFFF for i in elements))
 
@@ -96,7 +96,7 @@ def through_shared(x, y, stride, width):
 
 
 def delivered(addresses, width):
-    """Return how often shared memory delivers: every bank one piece at a time, to all that want it."""
+    """Return how often shared memory delivers: each bank one word at a time, to all lanes that need it."""
     pieces = {address // width for address in addresses}
     return max(sum(piece % (128 // width) == bank for piece in pieces) for bank in range(128 // width))
 
@@ -124,7 +124,7 @@ def count_in_shared(order, y, bins):
 
 @pytest.mark.parametrize("bins", [1, 2, 7, 32, 33, 512])
 @pytest.mark.parametrize("threads", [64, 41])
-def test_lanes_that_update_the_same_in_shared_memory_wait_for_each_other(bins, threads, rng):
+def test_lanes_that_update_one_word_of_shared_memory_wait_for_each_other(bins, threads, rng):
     order = rng.integers(0, 512, threads).astype(np.uint32)
     x, y = cuda.to_device(order), cuda.to_device(np.zeros(threads, np.uint32))
     launch = taken(count_in_shared[1, threads], x, y, np.uint32(bins))
@@ -153,7 +153,7 @@ def scattered(order, x, hits):
     cuda.atomic.add(hits, order[i] % 7, x[order[i]])
 
 
-def test_memory_is_as_before(rng):
+def test_memory_is_restored(rng):
     order = cuda.to_device(rng.permutation(512).astype(np.int32))
     x, hits = cuda.to_device(rng.random(512, np.float32)), cuda.to_device(rng.random(7, np.float32))
     before = [array.copy_to_host() for array in (order, x, hits)]
@@ -162,7 +162,7 @@ def test_memory_is_as_before(rng):
         np.testing.assert_array_equal(array.copy_to_host(), held)
 
 
-def test_memory_is_as_before_after_a_fault():
+def test_memory_is_restored_after_a_fault():
     x, y = cuda.to_device(np.zeros(64, np.float32)), cuda.to_device(np.full(64, 7, np.float32))
     launch = taken(strided[1, 64], x, y, 1 << 20, 0)
     with pytest.raises(Exception, match="strided"):
@@ -187,7 +187,7 @@ def test_without_lines_nothing_is_recorded(monkeypatch):
 
 
 def simulated(streams, warps, sms, resident, kinds):
-    """Return what the simulation counts for caches of 16 lines each, and 16 open pages."""
+    """Return the counts of the simulation for caches of 16 lines each, and 16 open pages."""
     words, begins, places = [], [0], []
     for stream in streams:
         for site, sectors in stream:
@@ -202,7 +202,7 @@ def simulated(streams, warps, sms, resident, kinds):
 
 
 def one_at_a_time(streams, kinds):
-    """Return what is hit, fetched, written and opened, for blocks of a warp that follow each other."""
+    """Return the counts of hits, fetches, writes and opened pages, for consecutive blocks of one warp."""
     l1, l2, pages = OrderedDict(), OrderedDict(), OrderedDict()
     found = defaultdict(int)
 
@@ -259,7 +259,7 @@ def one_at_a_time(streams, kinds):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_caches_hold_what_was_used_last(seed):
+def test_caches_keep_the_most_recently_used_lines(seed):
     rng = np.random.default_rng(seed)
     kinds = [caches.LOAD, caches.STORE, caches.ATOMIC]
     streams = [
@@ -271,7 +271,7 @@ def test_caches_hold_what_was_used_last(seed):
             for _ in range(rng.integers(1, 40))
         ]
         for _ in range(20)
-    ] + [[(0, [4 * line]) for line in range(1000, 1032)]]  # which drives out all that was written
+    ] + [[(0, [4 * line]) for line in range(1000, 1032)]]  # which evicts all written lines
     counts, written, opened = simulated(streams, 1, 1, 1, kinds)
     total = counts.sum(0)
     found = one_at_a_time(streams, kinds)

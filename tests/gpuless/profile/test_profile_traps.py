@@ -1,4 +1,4 @@
-"""What a model that counts machine code may stumble over."""
+"""Traps for a model that counts machine code."""
 
 import gpuless
 
@@ -19,7 +19,7 @@ pytest.importorskip("scipy", reason="solves linear programs")
 
 
 def powers(n):
-    """Return a kernel whose name is that of all others from here."""
+    """Return a kernel; all from here have the same name."""
 
     @cuda.jit
     def power(x, y):
@@ -32,7 +32,7 @@ def powers(n):
     return power
 
 
-def test_kernels_of_one_name_are_told_apart():
+def test_kernels_with_the_same_name_are_kept_apart():
     def profiled(n):
         return gpuless.profile(powers(n)[40, 32], "T4")(zeros(1280), zeros(1280)).microseconds
 
@@ -47,7 +47,7 @@ def add_neighbours(x, y):
     y[i] = neighbours_sum(x, i, 50)
 
 
-def test_what_numba_inlines_from_another_file_is_counted_on_its_lines():
+def test_code_inlined_from_another_file_is_counted_on_its_lines():
     report = gpuless.profile(add_neighbours[40, 64], "T4")(zeros(2560), zeros(2560))
     counts = report.modelled.counts
     barriers = sum(
@@ -63,7 +63,7 @@ def divide(x, y, z):
     z[i] = x[i] / y[i]
 
 
-def test_a_subroutine_comes_back():
+def test_a_subroutine_returns():
     one, zero = cuda.to_device(np.ones(1 << 16, np.float32)), zeros(1 << 16)
     for divisor in (one, zero):  # the quick way, and the subroutine
         report = gpuless.profile(divide[256, 256], "T4")(one, divisor, zeros(1 << 16))
@@ -71,7 +71,7 @@ def test_a_subroutine_comes_back():
         assert not report.modelled.counts.missed
 
 
-def test_a_call_without_increment_is_a_jump_that_may_come_back():
+def test_a_call_without_increment_is_a_jump_that_may_return():
     code = read_control(
         """.text.kernel:
         /*0000*/   MOV R4, 0x20 ;                       /* 0x0000002000047802 */
@@ -106,8 +106,8 @@ def some_elements(x):
             x[i] = x[i] * x[i] + float32(1)
 
 
-def test_warps_that_end_at_once_do_not_thin_out_the_others():
-    """One warp of a block works, whether it is alone there or has seven beside it that end at once."""
+def test_warps_that_end_at_once_do_not_slow_down_the_others():
+    """One warp of a block works: alone, or beside seven that end at once."""
     alone, beside = (
         gpuless.profile(first_warp[40, threads], "T4")(zeros(32), zeros(32)).microseconds
         for threads in (32, 256)
@@ -123,7 +123,7 @@ def test_blocks_that_end_at_once_are_not_waited_for():
     assert few <= many < 3 * few
 
 
-def test_what_a_gpu_has_is_possible():
+def test_the_figures_of_each_gpu_are_plausible():
     for name, device in DEVICES.items():
         assert device.name == name
         assert device.sm.shared <= device.l1 <= 256 * KB
@@ -132,12 +132,12 @@ def test_what_a_gpu_has_is_possible():
         assert 512 * KB <= device.l2 <= 128 * MB
         assert device.l1_latency < device.l2_latency < device.dram_latency
         assert device.shared_latency < device.l2_latency
-        # No GPU's memory keeps up with its L2, and pages of 2 KB that are read in order do not hold it up.
+        # On every GPU memory is slower than L2, and pages of 2 KB that are read in order do not slow it down.
         assert device.slices * device.slice_bytes * device.l2_share * device.clock > device.dram
         assert device.channels * 2048 / device.opening > device.dram
 
 
-def test_the_gpus_that_are_asked_for():
+def test_the_requested_gpus():
     names = (
         "GTX 1650, T4, V100, RTX 2080 Ti, A10G, A100 PCIe, A100 SXM, RTX 3060, RTX 3080, RTX 3090, A6000, L4"
     )
@@ -147,7 +147,7 @@ def test_the_gpus_that_are_asked_for():
 
 
 @pytest.mark.parametrize("gpu", ["GTX 1650", "V100", "L4", "H200", "B200"])
-def test_each_architecture_has_machine_code_that_is_understood(gpu):
+def test_machine_code_of_each_architecture_is_understood(gpu):
     n = 1 << 18
     report = gpuless.profile(powers(50)[n // 256, 256], gpu)(zeros(n), zeros(n))
     assert not report.modelled.counts.missed

@@ -1,4 +1,4 @@
-"""What a report says: metrics by hand, stall reasons, advice where there is a fault and only there."""
+"""Reports: metrics by hand, stall reasons, and advice only where there is a fault."""
 
 import json
 import math
@@ -134,7 +134,7 @@ def test_shared_memory_takes_wavefronts_as_banks_conflict():
     assert wavefronts(33) == pytest.approx([warps, warps])
 
 
-def test_metrics_are_those_of_nsight_compute():
+def test_metrics_have_the_names_of_nsight_compute():
     metrics = copied("RTX 3080").metrics
     form = re.compile(r"(gpu|sm|smsp|l1tex|lts|dram)__\w+\.\w[\w.]*|launch__\w+|sm__maximum_warps_\w+_pct")
     assert [name for name in metrics if not form.fullmatch(name)] == []
@@ -142,7 +142,7 @@ def test_metrics_are_those_of_nsight_compute():
     assert all(value <= 100.000001 for name, value in metrics.items() if "pct" in name)
 
 
-def test_metrics_that_bear_out_each_verdict():
+def test_metrics_that_support_each_verdict():
     metrics = copied().metrics
     for bound in (*UNITS, *SHARED_UNITS, "latency"):
         found = telling(metrics, bound)
@@ -181,7 +181,7 @@ def most(report):
     return max(report.stalls, key=report.stalls.get)
 
 
-def test_what_warps_wait_for():
+def test_stall_reasons():
     n = 1 << 16
     scattered = cuda.to_device(((np.arange(1 << 20) * 7919 + 100_003) % (1 << 20)).astype(np.int32))
     chase = gpuless.profile(chased[4, 32], "T4")(scattered, zeros(128, dtype=np.int32), 500)
@@ -225,7 +225,7 @@ def said(report, words):
     return found[0] if found else ""
 
 
-def test_lanes_that_part():
+def test_diverging_lanes():
     n = 1 << 16
     parted, together = (
         gpuless.profile(alternate[n // 256, 256], "T4")(zeros(n), zeros(n), 100, threads)
@@ -278,7 +278,7 @@ def test_too_few_warps_and_how_many_would_do():
     assert not any("hide" in text or "SMs" in text for text in copied("RTX 3080").advice)
 
 
-def test_a_last_wave_that_is_nearly_empty():
+def test_a_nearly_empty_last_wave():
     n = 256 * (40 * 4 + 8)
     tail = gpuless.profile(root[n // 256, 256], "T4")(zeros(n), zeros(n), 500, np.float32(1))
     assert said(tail, "waves of blocks").startswith("1.05 waves of blocks: in the last one 95% of the GPU")
@@ -287,7 +287,7 @@ def test_a_last_wave_that_is_nearly_empty():
     assert not said(whole, "waves")
 
 
-def test_code_that_stands_in_no_file():
+def test_code_without_a_file():
     names = {"cuda": cuda}
     source = "@cuda.jit\ndef copy(x, y):\n    i = cuda.grid(1)\n    y[i] = x[i]\n"
     exec(compile(source, "<a cell>", "exec"), names)
@@ -339,7 +339,7 @@ def test_a_report_is_drawn():
 
 
 def test_two_processes_print_the_same(capsys):
-    """This one, and one with other hashes that has one thread for blocks."""
+    """This process, and one with other hashes and one thread for blocks."""
     runpy.run_path(str(PROGRAM), run_name="__main__")
     printed = capsys.readouterr().out
     status, other, error = call(*PLAIN, str(PROGRAM), PYTHONHASHSEED="1", GPULESS_THREADS="1")

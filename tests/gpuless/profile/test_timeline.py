@@ -1,4 +1,4 @@
-"""`gpuless.profiling`: what is asked of the GPU, when it begins, and what is known of another launch."""
+"""`gpuless.profiling`: requests to the GPU, their start times, and launches that were modelled before."""
 
 import json
 from itertools import pairwise
@@ -82,7 +82,7 @@ def kernels(timeline):
 # --- What is seen -------------------------------------------------------------------------------------------
 
 
-def test_launches_and_copies_are_seen_and_take_place():
+def test_launches_and_copies_are_recorded_and_executed():
     with gpuless.profiling("T4") as timeline:
         x = ones()
         double[N // 128, 128](x)
@@ -103,7 +103,7 @@ def test_launches_and_copies_are_seen_and_take_place():
     assert "depends on data" not in " ".join(timeline.unsure)
 
 
-def test_a_profile_within_is_no_part_of_it():
+def test_a_nested_profile_is_not_part_of_it():
     x = ones()
     with gpuless.profiling("T4") as timeline:
         gpuless.profile(double[N // 128, 128], "T4")(x)
@@ -119,7 +119,7 @@ def test_each_gpu_has_a_timeline():
     assert [kernels(timeline)[0].report.device for timeline in found] == [each.device for each in found]
 
 
-def test_a_graph_is_launched_at_once_and_has_smaller_gaps():
+def test_a_graph_is_one_launch_with_smaller_gaps():
     x, stream = ones(), cuda.stream()
     double[N // 128, 128, stream](x)
     from cuda.core import Stream
@@ -168,7 +168,7 @@ def test_streams_overlap_and_events_order_them():
     assert kernels(apart)[1].begin < kernels(ordered)[1].begin + costs.CALL
 
 
-def test_pinned_memory_is_faster_and_does_not_hold_the_host_up():
+def test_pinned_memory_is_faster_and_does_not_block_the_host():
     pageable, pinned = np.ones(1 << 20, np.float32), cuda.pinned_array(1 << 20, np.float32)
     x, stream = cuda.device_array(1 << 20, np.float32), cuda.stream()
     with gpuless.profiling("A100") as slow:
@@ -201,7 +201,7 @@ def test_an_interrupt_while_a_launch_is_looked_at_ends_the_program(monkeypatch):
     assert not went_on
 
 
-def test_a_graph_whose_node_fails_is_at_its_end(monkeypatch):
+def test_a_graph_with_a_failing_node_has_ended(monkeypatch):
     class Fails:
         enabled = True
 
@@ -227,7 +227,7 @@ def test_links_go_with_a_gpu_under_another_name():
     assert costs.links_of(mine).peer > costs.links_of(device("V100", nvlink=0)).peer
 
 
-def test_what_cannot_be_modelled_is_raised_at_the_end(monkeypatch):
+def test_errors_of_the_model_are_raised_at_the_end(monkeypatch):
     def refuse(*given):
         raise ValueError("a block does not fit")
 
@@ -254,7 +254,7 @@ def test_wrong_arguments_are_named():
             pass
 
 
-def test_an_error_of_the_program_is_its_own():
+def test_errors_of_the_program_are_raised_unchanged():
     with pytest.raises(KeyError), gpuless.profiling("T4") as timeline:
         raise KeyError
     assert timeline.events == []
@@ -272,17 +272,17 @@ def dependence(kernel, *arguments):
     return dependence_of(taken[0].plain)
 
 
-def test_what_depends_on_data_is_found():
+def test_dependence_on_data_is_found():
     x, order = ones(), cuda.to_device(np.arange(N, dtype=np.int32))
     assert not dependence(double, x).on_data
     assert not dependence(scale, x, 2.0).on_data
-    assert not dependence(reverse_blocks, x).on_data  # what is in shared memory decides nothing
+    assert not dependence(reverse_blocks, x).on_data  # the contents of shared memory have no effect
     assert dependence(halve_large, x, 1.0).on_data
     assert dependence(take, x, order, x).on_data
     assert dependence(jump, x, x).on_data  # through shared memory
 
 
-def test_a_number_that_decides_nothing_is_no_reason_to_model_again(monkeypatch):
+def test_a_number_without_effect_on_the_launch_is_not_modelled_again(monkeypatch):
     modelled = counted(monkeypatch)
     x, y = ones(), ones(2 * N)
     with gpuless.profiling("T4"):
@@ -294,7 +294,7 @@ def test_a_number_that_decides_nothing_is_no_reason_to_model_again(monkeypatch):
     assert len(modelled) == 4
 
 
-def test_what_depends_on_data_is_modelled_again_and_said(monkeypatch):
+def test_kernels_that_depend_on_data_are_modelled_again_and_named(monkeypatch):
     modelled = counted(monkeypatch)
     x = ones()
     with gpuless.profiling("T4", samples=2) as timeline:
@@ -364,8 +364,8 @@ def test_kernels_of_several_streams_share_the_sms():
         ({}, {"fma": 1.0}, 60.0),
         ({"fma": 0.5}, {"fma": 0.5, "L2": 0.9}, 60.0),  # each unit has time for both
         ({"fma": 0.5, "DRAM": 0.9}, {"fma": 0.8}, 96.0),  # at 5/8 of its speed while the first runs
-        ({"fma": 0.8}, {"fma": 0.8}, 135.0),  # at a quarter for 100 us; and then alone
-        ({"fma": 1.0}, {"fma": 1.0}, 155.0),  # at a twentieth, and not for ever
+        ({"fma": 0.8}, {"fma": 0.8}, 135.0),  # at a quarter for 100 us; then alone
+        ({"fma": 1.0}, {"fma": 1.0}, 155.0),  # at a twentieth, but not for ever
     ],
 )
 def test_kernels_beside_each_other_share_the_units(first, second, expected):
@@ -375,7 +375,7 @@ def test_kernels_beside_each_other_share_the_units(first, second, expected):
     assert found == {"one": 100.0, "two": pytest.approx(expected)}
 
 
-def test_a_report_says_how_busy_the_busiest_sm_is_and_a_kernel_shares_all_of_them():
+def test_a_report_has_the_busiest_sm_and_kernels_share_all_of_them():
     with gpuless.profiling("H100") as timeline:
         x = ones()
         double[66, 128](x)  # on every other SM
@@ -386,7 +386,7 @@ def test_a_report_says_how_busy_the_busiest_sm_is_and_a_kernel_shares_all_of_the
     assert 0.9 * many_report.busy["issue"] < many["issue"] <= many_report.busy["issue"]
 
 
-def test_nodes_of_a_graph_follow_those_before_them():
+def test_nodes_of_a_graph_follow_their_predecessors():
     nodes = [kernel("one", None, 10.0, 0.3), kernel("two", None, 20.0, 0.3, after=(0,))]
     nodes += [kernel("three", None, 5.0, 0.3, after=(0,)), kernel("four", None, 1.0, after=(1, 2))]
     asked = [Asked("graph", "", A, 2.5, nodes=tuple(nodes)), kernel("next", A, 1.0)]
@@ -403,13 +403,13 @@ def test_nodes_of_a_graph_follow_those_before_them():
     }
 
 
-def test_the_host_waits_and_goes_on():
+def test_the_host_waits_and_continues():
     asked = [kernel("one", A, 100.0), Asked("wait", "", A), kernel("two", A, 1.0)]
     found, _ = begins(asked)
     assert found["two"] == found["one"] + 100 + costs.WAKE + 5 + costs.SUBMIT
 
 
-def test_the_legacy_stream_waits_for_those_that_block():
+def test_the_legacy_stream_waits_for_blocking_streams():
     legacy, apart = Lane("default", True, False), Lane("apart", False, False)
     asked = [
         kernel("one", A, 100.0, 0.1),
@@ -424,20 +424,20 @@ def test_the_legacy_stream_waits_for_those_that_block():
     assert found["four"] == found["free"] + 500 + costs.STREAM_GAP
 
 
-def test_an_event_holds_a_stream_up():
+def test_an_event_makes_a_stream_wait():
     asked = [kernel("one", A, 100.0, 0.1), Asked("event", "", A, 1.0, event=7)]
     asked += [Asked("wait for event", "", B, 1.0, event=7), kernel("two", B, 1.0, 0.1)]
     found, _ = begins(asked)
     assert found["two"] == found["one"] + 100 + costs.STREAM_GAP
 
 
-def test_ranges_are_those_of_kernels_and_of_the_host():
+def test_ranges_combine_kernels_and_host():
     asked = [kernel("one", A, 100.0)]
     assert schedule(asked, LOW)[1] == 5 * costs.HOST_LOW + costs.SUBMIT + 50
     assert schedule(asked, HIGH)[1] == 5 * costs.HOST_HIGH + costs.SUBMIT + 200
 
 
-def test_links_are_those_of_the_device():
+def test_links_match_the_device():
     rates = {name: costs.links_of(device) for name, device in DEVICES.items()}
     assert rates["T4"].pinned < rates["A100 SXM"].pinned < rates["H100 SXM"].pinned
     assert all(links.pageable < links.pinned for links in rates.values())
@@ -502,7 +502,7 @@ def test_the_trace_is_one_that_perfetto_opens(timeline, tmp_path):
             complete.append(event)
     assert len(complete) == len(timeline.events)
     assert all((event["pid"], event["tid"]) in names for event in complete)
-    for track in names:  # events of a track follow each other
+    for track in names:  # events of a track do not overlap
         own = sorted((each["ts"], each["dur"]) for each in complete if (each["pid"], each["tid"]) == track)
         assert all(a + d <= b + 2e-3 for (a, d), (b, _) in pairwise(own))
     assert "modelled" in str(trace["otherData"])
@@ -528,7 +528,7 @@ def test_the_picture_has_a_row_for_the_host_and_each_stream(timeline):
     assert figure.get_facecolor()[3] == 1  # opaque: readable on a dark page
 
 
-def test_what_overlaps_in_a_graph_has_several_tracks():
+def test_overlapping_nodes_of_a_graph_have_several_tracks():
     nodes = [kernel("one", None, 10.0, 0.3), kernel("two", None, 20.0, 0.3), kernel("three", None, 2.0, 0.3)]
     events, _ = schedule([Asked("graph", "", A, 2.5, nodes=tuple(nodes))])
     assert list(tracks(events)) == ["host", "a", "a (2)", "a (3)"]

@@ -1,4 +1,4 @@
-"""A window of a launch's blocks says what the whole grid says, for every GPU and any number of workers."""
+"""A window of a launch's blocks gives the report of the whole grid, for every GPU and number of workers."""
 
 import math
 
@@ -73,7 +73,7 @@ def convolve(x, weights, y):
 
 @cuda.jit
 def rims(x, y):
-    """Take pains at the rim of an image."""
+    """Do more work at the edge of an image."""
     j, i = cuda.grid(2)
     rim = i < 16 or j < 16 or i >= x.shape[0] - 16 or j >= x.shape[1] - 16
     total = float32(0)
@@ -84,7 +84,7 @@ def rims(x, y):
 
 @cuda.jit
 def more_and_more(x, y):
-    """Let each block do as much more than the one before as that one did."""
+    """Increase the work of each block by the same amount."""
     i, block = cuda.grid(1), cuda.blockIdx.x
     total = float32(0)
     for k in range(block * block // 20000):
@@ -103,7 +103,7 @@ def diverge(times, x, y):
 
 @cuda.jit
 def ends(x, y):
-    """Let the first block and the last one do far more than all others."""
+    """Give the first and the last block far more work than all others."""
     i, times = cuda.grid(1), 8
     if cuda.blockIdx.x == 0 or cuda.blockIdx.x == cuda.gridDim.x - 1:
         times = 2000
@@ -115,7 +115,7 @@ def ends(x, y):
 
 @cuda.jit
 def halves(x, y):
-    """Let the two halves of the grid and what is between them do different things."""
+    """Give the two halves of the grid and the middle different work."""
     i, part = cuda.grid(1), cuda.blockIdx.x * 5 // cuda.gridDim.x
     if part < 2:
         y[i] = x[i]
@@ -158,7 +158,7 @@ CASES = {
 
 
 def taken(launch, *arguments):
-    """Return the launch that does not take place."""
+    """Return the launch without running it."""
     found = []
     with recording.taken_launches(found.append):
         launch(*arguments)
@@ -181,7 +181,7 @@ def every_block(sample, device, resident):
 
 @pytest.fixture
 def little(monkeypatch):
-    """Let windows be so small that small grids are larger."""
+    """Make windows smaller than small grids."""
     for name in ("_EFFORT", "_INSTRUCTIONS", "_SPREAD"):
         monkeypatch.setattr(windows, name, getattr(windows, name) >> 3)
 
@@ -192,7 +192,7 @@ def little(monkeypatch):
 )
 @pytest.mark.usefixtures("little")
 @pytest.mark.parametrize("case", CASES)
-def test_a_window_says_what_the_grid_says(case):
+def test_a_window_matches_the_whole_grid(case):
     launch, *arguments = CASES[case]()
     kernel = launch.dispatcher
     launch = taken(launch, *arguments)
@@ -205,7 +205,7 @@ def test_a_window_says_what_the_grid_says(case):
 
 @pytest.mark.usefixtures("little")
 @pytest.mark.parametrize("case", ["tiled product", "halves"])
-def test_a_gpu_among_several_has_the_report_that_it_has_alone(case):
+def test_a_gpu_has_the_same_report_alone_and_among_several(case):
     launch, *arguments = CASES[case]()
     together = gpuless.profile(launch, GPUS)(*arguments)
     for gpu, report in zip(GPUS, together, strict=True):
@@ -219,7 +219,7 @@ def test_a_gpu_among_several_has_the_report_that_it_has_alone(case):
 
 @pytest.mark.usefixtures("little")
 @pytest.mark.parametrize("case", ["tiled product", "histogram", "ends"])
-def test_one_worker_records_what_several_do(case):
+def test_one_worker_and_several_record_the_same(case):
     launch, *arguments = CASES[case]()
     kernel, device = launch.dispatcher, DEVICES[GPUS[0]]
     launch = taken(launch, *arguments)
@@ -240,7 +240,7 @@ def fails_late(x, y, limit):
         y[i + (1 << 30)] = float32(0)
 
 
-def test_arrays_keep_what_they_hold_if_the_kernel_fails():
+def test_arrays_keep_their_values_if_the_kernel_fails():
     y = cuda.to_device(np.full(600 * 128, 7, np.float32))
     with pytest.raises(Exception, match="fails_late"):
         gpuless.profile(fails_late[600, 128], "T4")(zeros(600 * 128), y, 599)
@@ -272,7 +272,7 @@ def square(x):
     x[i] = x[i] * x[i]
 
 
-def test_what_numba_does_not_compile_with_lines_is_said():
+def test_kernels_that_numba_cannot_compile_with_lines_are_named():
     with pytest.raises(
         RuntimeError, match=r"lines of square are not known.*Numba cannot compile it with them"
     ):
@@ -280,7 +280,7 @@ def test_what_numba_does_not_compile_with_lines_is_said():
 
 
 @pytest.mark.parametrize("name", ["<ipython-input-3>", "<string>", "a file.py"])
-def test_a_kernel_that_no_file_has_is_counted(name):
+def test_a_kernel_without_a_file_is_counted(name):
     source = """
 @cuda.jit
 def scale(x, n):
@@ -319,14 +319,14 @@ def leave(x):
         (leave[1 << 16, 64], (1,)),
     ],
 )
-def test_launches_that_do_nearly_nothing(launch, arguments):
+def test_tiny_launches(launch, arguments):
     report = gpuless.profile(launch, "T4")(*(zeros(n) for n in arguments))
     assert 2 < report.microseconds < 2000
     assert all(0 <= share <= 1 for share in report.busy.values())
     assert str(report)
 
 
-def test_places_are_all_over_the_grid():
+def test_windows_are_spread_over_the_grid():
     for many, first, last in ((14, 1, 100), (62, 1, 5000), (5, 0, 5)):
         places = windows.spread(many, first, last)
         assert len(set(places)) == many

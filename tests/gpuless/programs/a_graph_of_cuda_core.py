@@ -1,4 +1,4 @@
-"""A graph of cuda core."""
+"""A graph of cuda.core."""
 
 import numpy as np
 from cuda.core import Device, LaunchConfig

@@ -13,7 +13,7 @@ back = np.empty_like(x)
 check(cu.cuMemcpyDtoH(back.ctypes.data, other, 2000))
 assert (back[:250] == 0xABCD).all() and (back[500:] == x[:500]).all()
 assert (back[250:500].view(np.uint32) == 0x01020304).all()
-# A copy that goes too far is refused, and nothing is copied.
+# A copy that goes too far is rejected, and nothing is copied.
 bad = cu.CUresult.CUDA_ERROR_INVALID_VALUE
 assert cu.cuMemcpyHtoD(int(one) + 1, x.ctypes.data, 2000)[0] == bad
 assert cu.cuMemsetD8(int(one) + 1999, 0, 2)[0] == bad

@@ -1,4 +1,4 @@
-"""Cuda c is compiled and run."""
+"""CUDA C is compiled and run."""
 
 import ctypes
 

@@ -24,6 +24,6 @@ check(cu.cuMemsetD32(one, 0, 32))
 check(cu.cuGraphAddDependencies(graph, [second], [third], None, 1))
 check(cu.cuGraphLaunch(check(cu.cuGraphInstantiate(graph, 0)), stream))
 assert read(other).tolist() == [3] * 32
-# In a circle nothing comes first.
+# A cycle has no first node.
 check(cu.cuGraphAddDependencies(graph, [third], [second], None, 1))
 assert cu.cuGraphInstantiate(graph, 0)[0] == invalid

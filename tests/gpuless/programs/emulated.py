@@ -1,4 +1,4 @@
-"""What programs on the emulated GPU begin with: it is selected, and its primary context is current."""
+"""The start of programs on the emulated GPU: it is selected, and its primary context is current."""
 
 import gpuless
 
@@ -9,7 +9,7 @@ from numba import cuda  # noqa: E402, F401
 
 
 def check(answer):
-    """Return what a function of the driver answers; nothing may be wrong with it."""
+    """Return the result of a function of the driver, which must succeed."""
     code, *rest = answer
     assert code == cu.CUresult.CUDA_SUCCESS, code
     return rest[0] if len(rest) == 1 else rest

@@ -21,7 +21,7 @@ array = np.zeros(100)
 assert cu.cuPointerGetAttribute(kind, array.ctypes.data)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
 check(cu.cuMemHostRegister(array.ctypes.data, array.nbytes, 0))
 assert kinds(array.ctypes.data)[0] == 1
-# No kernel reaches it, and nothing says that one could.
+# No kernel reaches it, and no attribute says otherwise.
 seen = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_POINTER
 assert int(check(cu.cuPointerGetAttribute(seen, array.ctypes.data))) == 0
 assert cu.cuMemHostGetDevicePointer(array.ctypes.data, 0)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE

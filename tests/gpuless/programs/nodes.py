@@ -1,4 +1,4 @@
-"""A graph of a set, a kernel and a copy, built node by node, and what builds such nodes."""
+"""A graph of a set, a kernel and a copy, built node by node, and functions for such nodes."""
 
 import ctypes
 

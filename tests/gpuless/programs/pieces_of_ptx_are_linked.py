@@ -1,4 +1,4 @@
-"""Pieces of ptx are linked."""
+"""Pieces of PTX are linked."""
 
 import ctypes
 

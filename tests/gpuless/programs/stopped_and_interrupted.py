@@ -55,7 +55,7 @@ def seconds_until_stopped():
         return stopped - sent[0]
 
 
-# A machine that others use may let a process wait for longer than that, but not each time.
+# On a shared machine a process may wait for longer than that, but not each time.
 print("interrupted", any(seconds_until_stopped() < 1 for attempt in range(5)))
 good[1, 64](x)
 print(x.copy_to_host()[2:].sum())
