@@ -106,8 +106,8 @@ def test_the_cost_is_the_arithmetic_of_the_text():
     seconds, joules = re.search(r"(\d+) s, about (\d+) J", shown("cost")).groups()
     exact = 3 * frameworks.measured_epoch(64)
     assert int(seconds) == round(exact)
-    assert int(joules) == round(exact * 360 * 2 / 96 * 1.55)
-    assert round(700 / (360 * 2 / 96)) == 93  # "93 times"
+    assert int(joules) == round(exact * 400 * 2 / 96 * 1.55)
+    assert round(700 / (400 * 2 / 96)) == 84  # "84 times"
     after = next(cell.source for cell in CELLS.values() if "keep a lamp of" in cell.source)
     found, watts, lamp_seconds = map(
         int, re.match(r"(\d+) J keep a lamp of (\d+) W on for some (\d+)", after).groups()
