@@ -15,7 +15,7 @@ from benchmarks.rungs.matmul import matmul_vectorised
 from cnn_numba import device
 from cnn_numba.device import SELECTION
 from cnn_numba.ops.conv import gpu as conv_gpu
-from cnn_numba.train.recipes import FAST
+from cnn_numba.train.recipes import FAST, PLAIN
 from gpuless.profile.launches import reports_within
 from gpuless.profile.schedule import Event
 from gpuless.profile.timeline import Timeline
@@ -94,10 +94,12 @@ def test_the_records_have_every_operation_and_each_gpu():
                 assert figures["low"] < figures["microseconds"] < figures["high"]
 
 
-def test_an_epoch_is_its_steps():
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_epoch_is_its_steps(number):
     found = record("epoch")
     assert (found["modelled"], found["model"]) == (True, "mnist_cnn")
-    (result,) = found["results"]
+    result = found["results"][number]
+    assert result["batch_size"] == (PLAIN, FAST)[number]["batch_size"]
     assert result["steps"] == -(-60000 // result["batch_size"])
     assert list(result["gpus"]) == GPUS
     for gpu, figures in result["gpus"].items():
@@ -105,7 +107,8 @@ def test_an_epoch_is_its_steps():
         assert graph["kernels"] == launches["kernels"] == sum(row["calls"] for row in figures["kernels"])
         whole = sum(row["microseconds"] for row in figures["kernels"])
         assert graph["microseconds"] <= launches["microseconds"]
-        if gpu == "T4":  # which has almost no room beside its kernels; the others have some
+        # A T4, and a larger batch anywhere, leave almost no room for a second kernel.
+        if gpu == "T4" or number == 1:
             assert graph["microseconds"] == pytest.approx(whole + graph["gaps"], rel=0.03)
         else:
             assert whole / 2 < graph["microseconds"] < 0.9 * whole

@@ -102,8 +102,7 @@ conv_by_hand = Exercise(
             ),
         ),
         "zeros left over": (
-            "The numbers are right, but in the corner of an array that is too large: count the window's "
-            "positions.",
+            "The numbers are right, but the array is too large: count the window's positions.",
             _placed,
             [
                 ("np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))", "np.zeros(image.shape)"),
@@ -187,8 +186,7 @@ convolve = Exercise(
             ("kernel[::-1, ::-1]", "kernel"),
         ),
         "upside down only": (
-            "You turn the kernel upside down, but don't exchange left and right: a convolution reverses both "
-            "axes.",
+            "You exchange top and bottom, but not left and right: a convolution reverses both axes.",
             _with_kernel(np.flipud),
             ("kernel[::-1, ::-1]", "kernel[::-1]"),
         ),
@@ -273,8 +271,7 @@ conv_same = Exercise(
             ("((k - 1) // 2, k // 2)", "(k - 1, k - 1)"),
         ),
         "one too many": (
-            "Right for odd kernels. For even ones, `k // 2` zeros on both sides are one too many: `k`, not "
-            "`k - 1`.",
+            "Right for odd kernels. For even ones, `k // 2` zeros on both sides are one more than `k - 1`.",
             _padded(lambda k: (k // 2, k // 2)),
             ("((k - 1) // 2, k // 2)", "(k // 2, k // 2)"),
         ),

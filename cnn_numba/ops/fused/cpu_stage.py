@@ -79,7 +79,8 @@ class Stage(NamedTuple):
     rows: int  # weight for the backward pass: for each block and output channel, squares of vectors
     flipped: int  # the same for a dense stage, as panels
     transformed_weight: int  # for Winograd's method
-    # Arrays of one thread.
+    # Arrays of one thread; in the floats, the next thread's are `thread_step` further on.
+    thread_step: int
     gradient: int  # of an image, with the layout of `images`
     partial: int  # the weight's gradient from this thread's images
     partial_size: int
@@ -140,6 +141,7 @@ def lay_out(shapes, convolutions, windows, needs_grad_input):
         channels = geometry["columns"]
     plan = []
     for _ in range(numba.get_num_threads()):
+        begun = floats.size
         own = [_own_arrays(stage, floats, integers) for stage in stages]
         result = floats.add(stages[-1]["positions"] * stages[-1]["columns"])
         targets = [
@@ -149,7 +151,7 @@ def lay_out(shapes, convolutions, windows, needs_grad_input):
         targets.append((result, 0, stages[-1]["positions"] * WIDTH, result))
         for geometry, arrays, target in zip(stages, own, targets, strict=True):
             target_fields = dict(zip(Stage._fields[-4:], target, strict=True))
-            plan.append(Stage(**geometry, **arrays, **target_fields))
+            plan.append(Stage(**geometry, thread_step=floats.size - begun, **arrays, **target_fields))
     memory = Memory(
         floats=aligned_zeros((floats.size,)),
         integers=integers.fill(np.zeros(integers.size, np.int64)),

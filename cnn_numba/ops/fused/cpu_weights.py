@@ -93,13 +93,13 @@ def _sum_of(floats, at, step, threads):
 
 
 @inner_jit
-def _add_up_block(memory, stage, step, threads, block, gradient, start, rows, count):
+def _add_up_block(memory, stage, threads, block, gradient, start, rows, count):
     """Add up WIDTH channels' elements from `block` on; write `rows` rows of `count` from `start` on."""
     square = vectors(WIDTH)
     for first in range(0, count, WIDTH):
         for i in range(WIDTH):
             element = number(memory.integers, stage.elements + min(first + i, count - 1))
-            square[i] = _sum_of(memory.floats, stage.partial + block + element, step, threads)
+            square[i] = _sum_of(memory.floats, stage.partial + block + element, stage.thread_step, threads)
         store_square(gradient, start + first, count, rows, count - first, square)
 
 
@@ -107,18 +107,17 @@ def _add_up_block(memory, stage, step, threads, block, gradient, start, rows, co
 def add_up(memory, plan, index, grad_weight, grad_bias):
     """Add up the threads' gradients of a stage, always in the same order."""
     threads, stage, gradient = len(plan), stage_at(plan, 0, index), grad_weight.reshape(grad_weight.size)
-    step = stage_at(plan, min(1, threads - 1), index).partial - stage.partial
     out_channels, channels, kernel_h, kernel_w = grad_weight.shape
     taps = kernel_h * kernel_w
     for oc in range(0, out_channels, WIDTH):
-        total = _sum_of(memory.floats, stage.partial_bias + oc, step, threads)
+        total = _sum_of(memory.floats, stage.partial_bias + oc, stage.thread_step, threads)
         store_part(grad_bias, oc, out_channels - oc, total)
     if stage.few:
         for oc in range(0, out_channels, WIDTH):
             count, rows = channels * taps, out_channels - oc
-            _add_up_block(memory, stage, step, threads, oc, gradient, oc * count, rows, count)
+            _add_up_block(memory, stage, threads, oc, gradient, oc * count, rows, count)
         return
     for oc in range(out_channels):
         for ic in range(0, channels, WIDTH):
             start, block = (oc * channels + ic) * taps, block_of(stage, oc, ic)
-            _add_up_block(memory, stage, step, threads, block, gradient, start, channels - ic, taps)
+            _add_up_block(memory, stage, threads, block, gradient, start, channels - ic, taps)
