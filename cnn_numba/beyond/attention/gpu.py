@@ -10,7 +10,7 @@ from cnn_numba.beyond.attention import checks
 from cnn_numba.beyond.attention.gpu_tiled import ROWS, kernels_for
 from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device.compiler import cuda, uint32
-from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shapes import DEVICE, check_kind
 
 THREADS = 256
 _MOVE = f"void(float32[::1], {', '.join(['uint32'] * 5)}, float32[::1])"
@@ -31,8 +31,7 @@ def _checked_averages(scratch, shape):
     """Return the `averages` of a scratch, checked, as an array (heads, queries); None allocates it."""
     if scratch is None:
         scratch = attention_scratch(shape, shape)
-    if not isinstance(scratch, AttentionScratch):
-        raise TypeError(f"scratch must come from attention_scratch, got {type(scratch).__name__}")
+    check_kind("attention", scratch, AttentionScratch)
     DEVICE.check("scratch.averages", scratch.averages, (None,))
     needed = shape[0] * shape[1] * shape[2]
     if scratch.averages.size < needed:

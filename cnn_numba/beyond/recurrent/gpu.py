@@ -24,7 +24,7 @@ from cnn_numba.ops.dense.gpu import (
     linear_forward,
     linear_scratch,
 )
-from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shapes import DEVICE, check_fit, check_kind
 
 THREADS = 256
 _ROW, _MATRIX, _SEQUENCES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
@@ -51,14 +51,10 @@ def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
     """Return a checked scratch for `batch_size` samples, from one for at least as many; None allocates it."""
     if scratch is None:
         return lstm_scratch(batch_size, steps, input_size, hidden_size)
-    if not isinstance(scratch, LstmScratch):
-        raise TypeError(f"scratch must come from lstm_scratch, got {type(scratch).__name__}")
+    check_kind("lstm", scratch, LstmScratch)
     samples = max(batch_size, scratch.before.shape[0])
-    try:
-        DEVICE.check("scratch.before", scratch.before, (samples, steps, hidden_size))
-        DEVICE.check("scratch.step", scratch.step, (samples, 4 * hidden_size))
-    except ValueError as error:
-        raise ValueError(f"{error}: make it with lstm_scratch for these shapes") from None
+    shapes = {"before": (samples, steps, hidden_size), "step": (samples, 4 * hidden_size)}
+    check_fit(DEVICE, "lstm", scratch, shapes)
     return scratch._replace(step=scratch.step[:batch_size], before=scratch.before[:batch_size])
 
 

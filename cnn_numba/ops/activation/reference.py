@@ -63,9 +63,8 @@ def sigmoid_forward(x, out=None):
 
     Parameters
     ----------
-    x : ndarray, any shape, float
-    out : ndarray, shape of `x`, float, optional
-        May be `x` itself.
+    x, out
+        As for `relu_forward`.
 
     Notes
     -----
@@ -87,9 +86,8 @@ def sigmoid_backward(grad_output, out, grad_input=None):
 
     Parameters
     ----------
-    grad_output, out : ndarray, of one shape, float
-    grad_input : ndarray, shape of `out`, float, optional
-        May be `grad_output` or `out` itself.
+    grad_output, out, grad_input
+        As for `relu_backward`.
 
     Examples
     --------
@@ -105,9 +103,8 @@ def tanh_forward(x, out=None):
 
     Parameters
     ----------
-    x : ndarray, any shape, float
-    out : ndarray, shape of `x`, float, optional
-        May be `x` itself.
+    x, out
+        As for `relu_forward`.
 
     Notes
     -----
@@ -127,9 +124,8 @@ def tanh_backward(grad_output, out, grad_input=None):
 
     Parameters
     ----------
-    grad_output, out : ndarray, of one shape, float
-    grad_input : ndarray, shape of `out`, float, optional
-        May be `grad_output` or `out` itself.
+    grad_output, out, grad_input
+        As for `relu_backward`.
 
     Examples
     --------
@@ -148,9 +144,8 @@ def gelu_forward(x, out=None):
 
     Parameters
     ----------
-    x : ndarray, any shape, float
-    out : ndarray, shape of `x`, float, optional
-        May be `x` itself.
+    x, out
+        As for `relu_forward`.
 
     Notes
     -----
