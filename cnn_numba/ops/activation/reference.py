@@ -63,8 +63,9 @@ def sigmoid_forward(x, out=None):
 
     Parameters
     ----------
-    x, out
-        As for `relu_forward`.
+    x : ndarray, any shape, float
+    out : ndarray, shape of `x`, float, optional
+        May be `x` itself.
 
     Notes
     -----
@@ -86,8 +87,9 @@ def sigmoid_backward(grad_output, out, grad_input=None):
 
     Parameters
     ----------
-    grad_output, out, grad_input
-        As for `relu_backward`.
+    grad_output, out : ndarray, of one shape, float
+    grad_input : ndarray, shape of `out`, float, optional
+        May be `grad_output` or `out` itself.
 
     Examples
     --------
@@ -103,8 +105,9 @@ def tanh_forward(x, out=None):
 
     Parameters
     ----------
-    x, out
-        As for `relu_forward`.
+    x : ndarray, any shape, float
+    out : ndarray, shape of `x`, float, optional
+        May be `x` itself.
 
     Notes
     -----
@@ -124,8 +127,9 @@ def tanh_backward(grad_output, out, grad_input=None):
 
     Parameters
     ----------
-    grad_output, out, grad_input
-        As for `relu_backward`.
+    grad_output, out : ndarray, of one shape, float
+    grad_input : ndarray, shape of `out`, float, optional
+        May be `grad_output` or `out` itself.
 
     Examples
     --------
@@ -144,8 +148,9 @@ def gelu_forward(x, out=None):
 
     Parameters
     ----------
-    x, out
-        As for `relu_forward`.
+    x : ndarray, any shape, float
+    out : ndarray, shape of `x`, float, optional
+        May be `x` itself.
 
     Notes
     -----
