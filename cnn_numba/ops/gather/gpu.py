@@ -52,8 +52,8 @@ def _plane(images):
 
 
 @cuda.jit(device=True)
-def _index_at(order, cursor, batch_size, sample):
-    """Return the index of a sample's image in the batch at the cursor; -1 if there is none."""
+def index_at(order, cursor, batch_size, sample):
+    """Return the index of a sample in the data set, from the batch at the cursor; -1 if there is none."""
     # 64 bits: a cursor that was never set must not wrap around into the data.
     position = cursor[0] * batch_size + sample
     index = -1
@@ -141,7 +141,7 @@ def gather_batch_at_kernel(
     sample = uint32(i // uint32(x.shape[1]))
     if sample < x.shape[0]:
         pixel = uint32(i - sample * uint32(x.shape[1]))
-        index = _index_at(order, cursor, batch_size, sample)
+        index = index_at(order, cursor, batch_size, sample)
         x[sample, pixel] = _normalised(images, index, pixel, scale, shift, plane)
         if pixel == 0:
             y[sample] = _label(labels, index)
@@ -320,7 +320,7 @@ def gather_augmented_at_kernel(
     sample = uint32(i // uint32(x.shape[1]))
     if sample < x.shape[0]:
         pixel = uint32(i - sample * uint32(x.shape[1]))
-        index = _index_at(order, cursor, batch_size, sample)
+        index = index_at(order, cursor, batch_size, sample)
         x[sample, pixel] = _augmented(images, index, pixel, scale, shift, crop, draw[0], draw[1])
         if pixel == 0:
             y[sample] = _label(labels, index)
