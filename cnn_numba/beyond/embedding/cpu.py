@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from cnn_numba.arguments import check_indices
 from cnn_numba.beyond.embedding import checks
-from cnn_numba.ops.gather.checks import check_indices
 from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import serial_jit
 

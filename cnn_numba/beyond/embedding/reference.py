@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from cnn_numba.arguments import check_indices
 from cnn_numba.beyond.embedding import checks
 from cnn_numba.ops._reference import ANYTHING, put
-from cnn_numba.ops.gather.checks import check_indices
 
 
 def embedding_forward(tokens, weight, positions, out=None):

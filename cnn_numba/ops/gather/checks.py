@@ -22,16 +22,6 @@ def batch_size_of(x, batch_size):
     return batch_size
 
 
-def check_indices(indices, count):
-    """Raise IndexError unless all indices, on the host, lie between 0 and ``count - 1``."""
-    outside = (indices < 0) | (indices >= count)
-    if outside.any():
-        position = outside.argmax()
-        raise IndexError(
-            f"indices must lie in 0..{count - 1}, got {indices[position]} at position {position}"
-        )
-
-
 def augmentation(padding, flip, seed=0, epoch=0):
     """Check and return the arguments of `gather_augmented` that `gather_batch` does not have."""
     return integer(padding, "padding", maximum=MOST_PADDING), *settings(flip=flip, seed=seed, epoch=epoch)
