@@ -149,10 +149,8 @@ def check_scratch(operation, scratch, shapes, integers=()):
     if _SEEN_SCRATCH.get(key, scratch):
         return
     parts = max(scratch[0].shape[0], 1)
-    wanted = {
-        name: (parts, *shape[1:]) if len(shape) > 1 else shape for name, shape in shapes._asdict().items()
-    }
-    check_fit(HOST, operation, scratch, wanted, integers)
+    wanted = ((parts, *shape[1:]) if len(shape) > 1 else shape for shape in shapes)
+    check_fit(HOST, operation, scratch, shapes._make(wanted)._asdict(), integers)
     _SEEN_SCRATCH.add(key, scratch, True)
 
 

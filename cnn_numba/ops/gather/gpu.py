@@ -46,11 +46,6 @@ def _rows(images):
     return images.reshape(images.shape[0], math.prod(images.shape[1:]))
 
 
-def _plane(images):
-    """Return the number of pixels in a channel, as kernels take it."""
-    return np.uint32(math.prod(images.shape[2:]))
-
-
 @cuda.jit(device=True)
 def index_at(order, cursor, batch_size, sample):
     """Return the index of a sample in the data set, from the batch at the cursor; -1 if there is none."""
@@ -106,7 +101,7 @@ def gather_batch(images, indices, mean, std, out=None):
     """
     *_, out = checks.gather_batch(DEVICE, images, indices, out)
     scale, shift = _scale_and_shift(mean, std, images.shape[1])
-    arguments = _rows(images), indices, scale, shift, _plane(images), _rows(out)
+    arguments = _rows(images), indices, scale, shift, np.uint32(math.prod(images.shape[2:])), _rows(out)
     device.launch_for_each(gather_batch_kernel, out.size, THREADS, *arguments)
     return out
 
@@ -199,7 +194,8 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     # A kernel needs some array, and ignores it.
     other = cursor if advances is None else advances
     position = order, cursor, batch_size, other, advances is not None
-    arguments = _rows(images), labels, *position, scale, shift, _plane(images), _rows(x), y
+    factors = scale, shift, np.uint32(math.prod(images.shape[2:]))
+    arguments = _rows(images), labels, *position, *factors, _rows(x), y
     device.launch_for_each(gather_batch_at_kernel, x.size, THREADS, *arguments)
     return x, y
 
