@@ -1,4 +1,4 @@
-"""Checks of arguments other than arrays, and how an error message shows a value.
+"""Checks of arguments other than arrays, of indices, and how an error message shows a value.
 
 Each function returns a valid value, or raises a TypeError or ValueError that calls the value `name`.
 `SETTINGS` says once what a setting may be in every backend, layer and optimiser. Every module may import this
@@ -183,6 +183,16 @@ def instance(value: object, name: str, *kinds: type) -> None:
     if not isinstance(value, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds)
         raise TypeError(f"{name} must be of type {wanted}, got {shown(value)}")
+
+
+def check_indices(indices: np.ndarray, count: int) -> None:
+    """Raise IndexError unless all indices, shape (n,), lie between 0 and ``count - 1``."""
+    outside = (indices < 0) | (indices >= count)
+    if outside.any():
+        position = outside.argmax()
+        raise IndexError(
+            f"indices must lie in 0..{count - 1}, got {indices[position]} at position {position}"
+        )
 
 
 def per_channel(value: Any, name: str, channels: int) -> tuple[float, ...]:

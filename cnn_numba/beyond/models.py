@@ -25,12 +25,8 @@ def cifar_convnet_bn(
     """
     layers = []
     for in_channels, out_channels in ((3, 32), (32, 64), (64, 128)):
-        layers += [
-            Conv2d(in_channels, out_channels, 3, padding=1),
-            MaxPool2d(2),
-            BatchNorm2d(out_channels),
-            ReLU(),
-        ]
+        convolution = Conv2d(in_channels, out_channels, 3, padding=1)
+        layers += [convolution, MaxPool2d(2), BatchNorm2d(out_channels), ReLU()]
     layers += [Flatten(), Linear(2048, 10)]
     return Sequential(layers, (3, 32, 32), batch_size, device, seed, "cifar_convnet_bn", precision)
 
@@ -65,12 +61,7 @@ def text_transformer(
     116576
     """
     features, kinds = 64, len(VOCABULARY)
-    layers = [
-        Embedding(kinds, features, LENGTH),
-        TransformerBlock(features, heads=4),
-        TransformerBlock(features, heads=4),
-        LayerNorm(features),
-        FlattenTokens(),
-        Linear(features, kinds),
-    ]
+    blocks = [TransformerBlock(features, heads=4) for _ in range(2)]
+    end = LayerNorm(features), FlattenTokens(), Linear(features, kinds)
+    layers = [Embedding(kinds, features, LENGTH), *blocks, *end]
     return Sequential(layers, (LENGTH,), batch_size, device, seed, "text_transformer", precision)

@@ -69,10 +69,7 @@ class ConvChain:
             for layer in reversed(self.layers):
                 gradient = layer.backward(gradient)
             return gradient
-        grad_input: Any = False
-        if self.needs_grad_input:
-            buffer: Any = self.layers[0].grad_input
-            grad_input = head(buffer, len(self.x))
+        grad_input: Any = self.layers[0]._grad_input_like(self.x) if self.needs_grad_input else False
         grads = [(conv.grad_weight, conv.grad_bias) for conv, _ in self.links]
         _, grad_input = self.ops.conv_chain_backward(
             grad_output, self.x, self._convolutions(), grads, grad_input, scratch=self.scratch

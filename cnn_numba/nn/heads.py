@@ -46,7 +46,7 @@ class LossHead(NamedTuple):
             hidden.x = x
             hidden.output = self.relu.output = linear.x = head(hidden.out, n)
             given = Hidden(x, hidden.weight, hidden.bias, linear.x, hidden.ops.scratch)
-        results = linear.output, losses, loss.gradient, self._grad_input(n)
+        results = linear.output, losses, loss.gradient, self.layers[0]._grad_input_like(x)
         how = {"relu": self.relu is not None, "label_smoothing": loss.label_smoothing}
         linear.backend.ops.fused.linear_cross_entropy_rows(
             given, linear.weight, linear.bias, labels, *results, **how
@@ -58,16 +58,12 @@ class LossHead(NamedTuple):
 
         The input is the ReLU's if there is one. In a graph the other results are ready after `device.join`.
         """
-        loss, linear, n = self.loss, self.linear, len(labels)
-        arrays = loss.gradient, linear.x, linear.output, labels, head(loss.losses, n)
+        loss, linear = self.loss, self.linear
+        arrays = loss.gradient, linear.x, linear.output, labels, head(loss.losses, len(labels))
         results = totals, linear.grad_weight, linear.grad_bias
         with branch():  # only the update needs these sums
             linear.backend.ops.fused.linear_cross_entropy_sums(*arrays, *results)
-        return self._grad_input(n)
-
-    def _grad_input(self, n: int) -> Array:
-        buffer: Any = self.layers[0].grad_input
-        return head(buffer, n)
+        return self.layers[0]._grad_input_like(labels)
 
 
 def loss_head(model: Sequential, loss: CrossEntropyLoss, samples: int) -> LossHead | None:

@@ -127,8 +127,8 @@ class Layer:
         # Empty for float32: a reader's own operations need not have the parameter `precision`.
         return {} if self.precision == "float32" else {"precision": self.precision}
 
-    def _grad_input_like(self, grad_output):
-        return head(self.grad_input, grad_output.shape[0])
+    def _grad_input_like(self, batch):
+        return head(self.grad_input, batch.shape[0])
 
     def _heads(self, n, **buffers):
         """Return the first n samples of each buffer, by its name."""

@@ -260,16 +260,8 @@ def mnist_cnn(
     >>> mnist_cnn().parameters.size
     225034
     """
-    layers = [
-        Conv2d(1, 32, 3),
-        MaxPool2d(2),
-        Conv2d(32, 64, 3),
-        MaxPool2d(2),
-        Flatten(),
-        Linear(1600, 128),
-        ReLU(),
-        Linear(128, 10),
-    ]
+    layers: list[Layer] = [Conv2d(1, 32, 3), MaxPool2d(2), Conv2d(32, 64, 3), MaxPool2d(2)]
+    layers += [Flatten(), Linear(1600, 128), ReLU(), Linear(128, 10)]
     return Sequential(layers, (1, 28, 28), batch_size, device, seed, "mnist_cnn", precision)
 
 
@@ -285,20 +277,8 @@ def mnist_cnn_deep(
     >>> mnist_cnn_deep().parameters.size
     93322
     """
-    layers = [
-        Conv2d(1, 32, 3),
-        ReLU(),
-        MaxPool2d(2),
-        Conv2d(32, 64, 3),
-        ReLU(),
-        MaxPool2d(2),
-        Conv2d(64, 64, 3),
-        ReLU(),
-        Flatten(),
-        Linear(576, 64),
-        ReLU(),
-        Linear(64, 10),
-    ]
+    layers: list[Layer] = [Conv2d(1, 32, 3), ReLU(), MaxPool2d(2), Conv2d(32, 64, 3), ReLU(), MaxPool2d(2)]
+    layers += [Conv2d(64, 64, 3), ReLU(), Flatten(), Linear(576, 64), ReLU(), Linear(64, 10)]
     return Sequential(layers, (1, 28, 28), batch_size, device, seed, "mnist_cnn_deep", precision)
 
 
@@ -314,18 +294,9 @@ def cifar_convnet(
     >>> cifar_convnet().parameters.size
     2122186
     """
-    layers = [
-        Conv2d(3, 32, 3, padding=1),
-        ReLU(),
-        MaxPool2d(2),
-        Conv2d(32, 64, 3, padding=1),
-        ReLU(),
-        MaxPool2d(2),
-        Flatten(),
-        Linear(4096, 512),
-        ReLU(),
-        Linear(512, 10),
-    ]
+    layers: list[Layer] = [Conv2d(3, 32, 3, padding=1), ReLU(), MaxPool2d(2)]
+    layers += [Conv2d(32, 64, 3, padding=1), ReLU(), MaxPool2d(2)]
+    layers += [Flatten(), Linear(4096, 512), ReLU(), Linear(512, 10)]
     return Sequential(layers, (3, 32, 32), batch_size, device, seed, "cifar_convnet", precision)
 
 

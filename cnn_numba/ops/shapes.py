@@ -144,20 +144,30 @@ def check_scratch(operation, scratch, shapes, integers=()):
     `shapes` has the type of `scratch`; the arrays in `integers` are int64, the others float32. An array of
     several axes has one part per thread, and any number of parts is fine: each takes its share of the work.
     """
-    if type(scratch) is not type(shapes):
-        raise TypeError(f"scratch must come from {operation}_scratch, got {type(scratch).__name__}")
+    check_kind(operation, scratch, type(shapes))
     key = (*map(id, scratch), *shapes)
     if _SEEN_SCRATCH.get(key, scratch):
         return
     parts = max(scratch[0].shape[0], 1)
-    for name, array, shape in zip(shapes._fields, scratch, shapes, strict=True):
+    wanted = ((parts, *shape[1:]) if len(shape) > 1 else shape for shape in shapes)
+    check_fit(HOST, operation, scratch, shapes._make(wanted)._asdict(), integers)
+    _SEEN_SCRATCH.add(key, scratch, True)
+
+
+def check_kind(operation, scratch, kind):
+    """Raise TypeError unless working space is of the type that ``{operation}_scratch`` returns."""
+    if not isinstance(scratch, kind):
+        raise TypeError(f"scratch must come from {operation}_scratch, got {type(scratch).__name__}")
+
+
+def check_fit(memory, operation, scratch, shapes, integers=()):
+    """Raise ValueError unless the arrays of working space have these shapes, by name."""
+    for name, shape in shapes.items():
         dtype = np.int64 if name in integers else np.float32
-        wanted = (parts, *shape[1:]) if len(shape) > 1 else shape
         try:
-            check_array(f"scratch.{name}", array, wanted, dtype, writeable=True)
+            memory.check(f"scratch.{name}", getattr(scratch, name), shape, dtype, True)
         except ValueError as error:
             raise ValueError(f"{error}: make it with {operation}_scratch for these shapes") from None
-    _SEEN_SCRATCH.add(key, scratch, True)
 
 
 _SEEN_SCRATCH = Seen()

@@ -71,14 +71,6 @@ def _is_positive(value):
     return _is_number(value) and value > 0
 
 
-def _are_totals(value):
-    return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))
-
-
-def _is_name(value):
-    return isinstance(value, str) and value.isprintable() and len(value) <= 60
-
-
 def _whole(least, most):
     return (
         lambda value: type(value) is int and least <= value <= most,
@@ -92,10 +84,6 @@ def _one_of(names):
 
 def _per_channel(fits):
     return lambda value: value != [] and all(map(fits, value if isinstance(value, list) else [value]))
-
-
-def _is_history(value):
-    return isinstance(value, list) and all(map(_is_epoch, value, range(1, len(value) + 1)))
 
 
 def _is_epoch(entry, number):
@@ -120,6 +108,11 @@ def _is_generator_state(value):
 # but importing its library takes longer than everything else at the start of a training run.
 _COUNT, _SIZE = _whole(0, MOST_ELEMENTS), _whole(1, MOST_ELEMENTS)
 _DURATION = lambda value: _is_number(value) and value >= 0, "a number of at least 0"
+_NAME = lambda value: isinstance(value, str) and value.isprintable() and len(value) <= 60, "a name"
+_TOTALS = (
+    lambda value: isinstance(value, list) and len(value) == 2 and all(map(_is_number, value)),
+    "two numbers",
+)
 _SHARE = lambda value: _is_number(value) and 0 <= value < 1, "a number of at least 0 and below 1"
 _RECIPE = {
     "mean": (_per_channel(_is_number), "a number or a list of numbers"),
@@ -131,16 +124,19 @@ _RECIPE = {
     **dict.fromkeys(("label_smoothing", "beta1", "beta2"), _SHARE),
     "epochs": _SIZE,
     "seed": (lambda value: type(value) is int and value >= 0, "a whole number of at least 0"),
-    "device": (_is_name, "a name"),
+    "device": _NAME,
     "precision": _one_of(PRECISIONS),
 }
 _PROGRESS = {
     "epoch": _COUNT,
     "step": _COUNT,
-    "totals": (_are_totals, "two numbers"),
+    "totals": _TOTALS,
     "seconds": _DURATION,
     "generator": (_is_generator_state, "the state of a NumPy generator"),
-    "history": (_is_history, f"a list of epochs 1, 2, ..., each with the numbers {', '.join(HISTORY_KEYS)}"),
+    "history": (
+        lambda value: isinstance(value, list) and all(map(_is_epoch, value, range(1, len(value) + 1))),
+        f"a list of epochs 1, 2, ..., each with the numbers {', '.join(HISTORY_KEYS)}",
+    ),
     "threads": _SIZE,
     "workers": _SIZE,
     "first_loss": (_is_number, "a number"),

@@ -9,6 +9,7 @@ import numpy as np
 from cnn_numba.arguments import SETTINGS, settings, shown
 from cnn_numba.device import Array, DeviceArray, copy, to_host
 from cnn_numba.nn.models import Sequential
+from cnn_numba.ops.backends import Backend
 
 
 class Optimizer:
@@ -23,10 +24,7 @@ class Optimizer:
         if self.lr == 0:
             raise ValueError(f"lr must be a positive number, got {shown(lr)}")
         self.settings = how
-        try:
-            self.parameters, self.gradients, self.backend = model.parameters, model.gradients, model.backend
-        except AttributeError:
-            raise TypeError(f"model must have parameters and gradients, got {shown(model)}") from None
+        self.parameters, self.gradients, self.backend = arenas_of(model)
         self.ops = self.backend.ops.update
         self.state = {name: self.backend.zeros(self.parameters.shape) for name in self.moments}
 
@@ -124,6 +122,14 @@ class Adam(Optimizer):
     def count(self, steps: int) -> None:
         """Count steps taken by `scheduled_step` or a replay of it."""
         self.state["step"] += steps
+
+
+def arenas_of(model: Any) -> tuple[Array, Array, Backend]:
+    """Return a model's parameters, gradients and backend; TypeError if it has none."""
+    try:
+        return model.parameters, model.gradients, model.backend
+    except AttributeError:
+        raise TypeError(f"model must have parameters and gradients, got {shown(model)}") from None
 
 
 def load_arrays(kept: Mapping[str, Array], saved: Mapping[str, Array], name: str) -> None:

@@ -51,10 +51,8 @@ def write_history(history: list[dict[str, float]], folder: str | PathLike) -> No
     writer = csv.DictWriter(table, history[0] if history else HISTORY_KEYS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(history)
-    for name, text in (
-        ("history.json", json.dumps(history, indent=2) + "\n"),
-        ("history.csv", table.getvalue()),
-    ):
+    texts = {"history.json": json.dumps(history, indent=2) + "\n", "history.csv": table.getvalue()}
+    for name, text in texts.items():
         with written_whole(Path(folder) / name) as file:
             file.write(text.encode())
 

@@ -10,7 +10,7 @@ from cnn_numba.beyond.attention import checks
 from cnn_numba.beyond.attention.gpu_tiled import ROWS, kernels_for
 from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device.compiler import cuda, uint32
-from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shapes import DEVICE, check_kind
 
 THREADS = 256
 _MOVE = f"void(float32[::1], {', '.join(['uint32'] * 5)}, float32[::1])"
@@ -31,8 +31,7 @@ def _checked_averages(scratch, shape):
     """Return the `averages` of a scratch, checked, as an array (heads, queries); None allocates it."""
     if scratch is None:
         scratch = attention_scratch(shape, shape)
-    if not isinstance(scratch, AttentionScratch):
-        raise TypeError(f"scratch must come from attention_scratch, got {type(scratch).__name__}")
+    check_kind("attention", scratch, AttentionScratch)
     DEVICE.check("scratch.averages", scratch.averages, (None,))
     needed = shape[0] * shape[1] * shape[2]
     if scratch.averages.size < needed:
@@ -92,11 +91,14 @@ def _scale(q):
 
 
 @cuda.jit(device=True)
-def _indices_of(i, heads, length, features):
-    """Return the indices (p * N + n, h, t, d) of element `i` of an array (P, N, H, T, D)."""
+def _place(i, batch_size, parts, heads, length, features):
+    """Return where element `i` of an array (P, N, H, T, D) is in an array (N, T, P, H, D)."""
     row = i // features
     rest = row // length
-    return rest // heads, rest % heads, row - rest * length, uint32(i - row * features)
+    t, d = row - rest * length, uint32(i - row * features)
+    rest, h = rest // heads, rest % heads
+    p, n = rest // batch_size, rest % batch_size
+    return uint32((((n * length + t) * parts + p) * heads + h) * features + d)
 
 
 @cuda.jit
@@ -105,9 +107,7 @@ def split_heads_kernel(x, batch_size, parts, heads, length, features, out):
     """Move one element per thread; neighbouring threads write neighbours; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < out.size:
-        rest, h, t, d = _indices_of(i, heads, length, features)
-        p, n = rest // batch_size, rest % batch_size
-        out[i] = x[uint32((((n * length + t) * parts + p) * heads + h) * features + d)]
+        out[i] = x[_place(i, batch_size, parts, heads, length, features)]
 
 
 def split_heads(x, out=None):
@@ -123,9 +123,7 @@ def merge_heads_kernel(x, batch_size, parts, heads, length, features, out):
     """Move one element per thread; neighbouring threads read neighbours; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < x.size:
-        rest, h, t, d = _indices_of(i, heads, length, features)
-        p, n = rest // batch_size, rest % batch_size
-        out[uint32((((n * length + t) * parts + p) * heads + h) * features + d)] = x[i]
+        out[_place(i, batch_size, parts, heads, length, features)] = x[i]
 
 
 def merge_heads(x, out=None):

@@ -58,12 +58,8 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
     """
     arrays = q, k, v, out, log_sum_exp
     q, k, v, *_ = checks.attention_forward(ANYTHING, *arrays, causal=causal)
-    scores = _scores(q, k, causal)
-    largest = scores.max(axis=-1, keepdims=True)
-    exponentials = np.exp(scores - largest)
-    total = exponentials.sum(axis=-1, keepdims=True)
-    out = put(out, exponentials / total @ v)
-    return out, put(log_sum_exp, (largest + np.log(total))[..., 0])
+    weights, logarithm = _softmax(_scores(q, k, causal))
+    return put(out, weights @ v), put(log_sum_exp, logarithm)
 
 
 def attention_backward(
@@ -135,9 +131,7 @@ def attention_weights(q, k, causal=False, out=None):
            [0.5, 0.5]])
     """
     q, k, _ = checks.attention_weights(ANYTHING, q, k, out, causal=causal)
-    scores = _scores(q, k, causal)
-    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return put(out, exponentials / exponentials.sum(axis=-1, keepdims=True))
+    return put(out, _softmax(_scores(q, k, causal))[0])
 
 
 def split_heads(x, out=None):
@@ -192,6 +186,14 @@ def _scores(q, k, causal):
     if causal:
         scores[..., np.triu(np.ones(scores.shape[-2:], bool), k=1)] = -np.inf
     return scores
+
+
+def _softmax(scores):
+    """Return the softmax of each row, and the logarithm of the sum of its exponentials."""
+    largest = scores.max(axis=-1, keepdims=True)
+    exponentials = np.exp(scores - largest)
+    total = exponentials.sum(axis=-1, keepdims=True)
+    return exponentials / total, (largest + np.log(total))[..., 0]
 
 
 def _transposed(x):

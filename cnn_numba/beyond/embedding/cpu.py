@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from cnn_numba.arguments import check_indices
 from cnn_numba.beyond.embedding import checks
 from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import serial_jit
@@ -26,12 +27,7 @@ def embedding_backward(grad_output, tokens, grad_weight):
 def gather_windows(text, indices, stride, x, y):
     """Pick windows of a text and the characters to predict; see `reference.gather_windows`."""
     windows = checks.gather_windows(HOST, text, indices, stride, x, y)
-    outside = (indices < 0) | (indices >= windows)
-    if outside.any():
-        position = outside.argmax()
-        raise IndexError(
-            f"indices must lie in 0..{windows - 1}, got {indices[position]} at position {position}"
-        )
+    check_indices(indices, windows)
     characters = indices[:, None] * int(stride) + np.arange(x.shape[1])
     x[:], y[:] = text[characters], text[characters + 1].ravel()
     return x, y

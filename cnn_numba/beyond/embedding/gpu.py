@@ -8,6 +8,7 @@ from cnn_numba import device
 from cnn_numba.beyond.embedding import checks
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.gather.checks import batch_size_of
+from cnn_numba.ops.gather.gpu import index_at
 from cnn_numba.ops.shapes import DEVICE
 
 THREADS = 256
@@ -96,11 +97,7 @@ def gather_windows_at_kernel(text, order, cursor, batch_size, windows, stride, l
     i = uint32(cuda.grid(1))
     if i < x.size:
         sample = i // length
-        # 64 bits: a cursor that was never set must not wrap around to a valid position.
-        position = cursor[0] * batch_size + sample
-        index = -1
-        if position >= 0 and position < order.size:
-            index = order[position]
+        index = index_at(order, cursor, batch_size, sample)
         if index < 0 or index >= windows:
             x[i] = -1
             y[i] = -1

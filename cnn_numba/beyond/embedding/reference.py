@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from cnn_numba.arguments import check_indices
 from cnn_numba.beyond.embedding import checks
 from cnn_numba.ops._reference import ANYTHING, put
 
@@ -112,9 +113,7 @@ def gather_windows(text, indices, stride, x, y):
            [0, 1, 2]], dtype=int32), array([3, 4, 5, 1, 2, 3], dtype=int32))
     """
     windows = checks.gather_windows(ANYTHING, text, indices, stride, x, y)
-    for position, index in enumerate(indices):
-        if not 0 <= index < windows:
-            raise IndexError(f"indices must lie in 0..{windows - 1}, got {index} at position {position}")
+    check_indices(indices, windows)
     characters = indices[:, None] * int(stride) + np.arange(x.shape[1])
     x[:], y[:] = text[characters], text[characters + 1].ravel()
     return x, y

@@ -18,7 +18,7 @@ from cnn_numba.nn.models import Sequential
 from cnn_numba.train.callbacks.base import Callback
 from cnn_numba.train.callbacks.divergence import TrainingDiverged
 from cnn_numba.train.checkpoint_contents import SCALING_KEYS
-from cnn_numba.train.optim import Optimizer, load_arrays
+from cnn_numba.train.optim import Optimizer, arenas_of, load_arrays
 from cnn_numba.train.run import Run
 from cnn_numba.train.scaler import Scaler
 
@@ -72,10 +72,7 @@ class LossScaler(Scaler):
             )
         self.factors = {"growth": growth, "backoff": backoff, "interval": interval}
         self.settings = {"scale": scale, **self.factors, "minimum": minimum}
-        try:
-            self.gradients, self.backend = model.gradients, model.backend
-        except AttributeError:
-            raise TypeError(f"model must have parameters and gradients, got {shown(model)}") from None
+        _, self.gradients, self.backend = arenas_of(model)
         self.ops = self.backend.ops.update
         self.state = {
             "scale": self.backend.bring(np.array([scale], self.backend.dtype)),

@@ -16,7 +16,7 @@ from numba import prange
 from cnn_numba.beyond.recurrent import checks
 from cnn_numba.beyond.views import merge_axes
 from cnn_numba.ops.dense.cpu import linear_backward_bias, linear_backward_input
-from cnn_numba.ops.shapes import HOST
+from cnn_numba.ops.shapes import HOST, check_fit, check_kind
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 from cnn_numba.ops.shared.tile import (
     TILE_COLUMNS,
@@ -68,18 +68,13 @@ def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
     """
     if scratch is None:
         return lstm_scratch(batch_size, steps, input_size or 1, hidden_size)
-    if not isinstance(scratch, LstmScratch):
-        raise TypeError(f"scratch must come from lstm_scratch, got {type(scratch).__name__}")
+    check_kind("lstm", scratch, LstmScratch)
     samples, joined = max(batch_size, len(scratch.joined)), scratch.joined.shape[-1]
     input_size = input_size or joined - hidden_size
     shapes = _scratch_shapes(samples, steps, input_size, hidden_size)
     for name in ("tile", "panel"):
         shapes[name] = (len(scratch.tile), *shapes[name][1:])  # any number of threads will do
-    try:
-        for name, shape in shapes.items():
-            HOST.check(f"scratch.{name}", getattr(scratch, name), shape, writeable=True)
-    except ValueError as error:
-        raise ValueError(f"{error}: make it with lstm_scratch for these shapes") from None
+    check_fit(HOST, "lstm", scratch, shapes)
     return scratch._replace(joined=scratch.joined[:batch_size])
 
 

@@ -16,15 +16,8 @@ from cnn_numba import device
 from cnn_numba.beyond.recurrent import checks
 from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device.compiler import cuda, float32, uint32
-from cnn_numba.ops.dense.gpu import (
-    LinearScratch,
-    linear_backward_bias,
-    linear_backward_input,
-    linear_backward_weight,
-    linear_forward,
-    linear_scratch,
-)
-from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.dense import gpu as dense
+from cnn_numba.ops.shapes import DEVICE, check_fit, check_kind
 
 THREADS = 256
 _ROW, _MATRIX, _SEQUENCES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
@@ -35,7 +28,7 @@ class LstmScratch(NamedTuple):
 
     step: object  # (N, 4H): the hidden state's part of the gates in one step, or the gates' gradient
     before: object  # (N, T, H): the hidden state before each step
-    linear: LinearScratch  # of the products
+    linear: dense.LinearScratch  # of the products
 
 
 def lstm_scratch(batch_size, steps, input_size, hidden_size):
@@ -43,7 +36,7 @@ def lstm_scratch(batch_size, steps, input_size, hidden_size):
     return LstmScratch(
         device.empty((batch_size, 4 * hidden_size)),
         device.empty((batch_size, steps, hidden_size)),
-        linear_scratch(batch_size * steps, max(input_size, hidden_size), 4 * hidden_size),
+        dense.linear_scratch(batch_size * steps, max(input_size, hidden_size), 4 * hidden_size),
     )
 
 
@@ -51,14 +44,10 @@ def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
     """Return a checked scratch for `batch_size` samples, from one for at least as many; None allocates it."""
     if scratch is None:
         return lstm_scratch(batch_size, steps, input_size, hidden_size)
-    if not isinstance(scratch, LstmScratch):
-        raise TypeError(f"scratch must come from lstm_scratch, got {type(scratch).__name__}")
+    check_kind("lstm", scratch, LstmScratch)
     samples = max(batch_size, scratch.before.shape[0])
-    try:
-        DEVICE.check("scratch.before", scratch.before, (samples, steps, hidden_size))
-        DEVICE.check("scratch.step", scratch.step, (samples, 4 * hidden_size))
-    except ValueError as error:
-        raise ValueError(f"{error}: make it with lstm_scratch for these shapes") from None
+    shapes = {"before": (samples, steps, hidden_size), "step": (samples, 4 * hidden_size)}
+    check_fit(DEVICE, "lstm", scratch, shapes)
     return scratch._replace(step=scratch.step[:batch_size], before=scratch.before[:batch_size])
 
 
@@ -129,10 +118,10 @@ def lstm_forward(
     arrays = x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
     *_, out, h_n, c_n, cells, gates = checks.lstm_forward(DEVICE, *arrays)
     scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
-    linear_forward(merge_axes(x), weight_ih, bias_ih, merge_axes(gates), scratch=scratch.linear)
+    dense.linear_forward(merge_axes(x), weight_ih, bias_ih, merge_axes(gates), scratch=scratch.linear)
     _start(h0, c0, h_n, c_n)
     for t in range(x.shape[1]):
-        linear_forward(h_n, weight_hh, bias_hh, scratch.step, scratch=scratch.linear)
+        dense.linear_forward(h_n, weight_hh, bias_hh, scratch.step, scratch=scratch.linear)
         arguments = np.uint32(t), scratch.step, gates, cells, out, h_n, c_n
         device.launch_for_each(lstm_cell_forward_kernel, h_n.size, THREADS, *arguments)
     return out, h_n, c_n, cells, gates
@@ -195,7 +184,7 @@ def lstm_backward(
     for t in reversed(range(steps)):
         arguments = np.uint32(t), *given, *saved, grad_h0, grad_c0, scratch.step, grad_gates
         device.launch_for_each(lstm_cell_backward_kernel, grad_h0.size, THREADS, *arguments)
-        linear_backward_input(scratch.step, weight_hh, grad_h0, scratch=scratch.linear)
+        dense.linear_backward_input(scratch.step, weight_hh, grad_h0, scratch=scratch.linear)
     return grad_gates, grad_h0, grad_c0
 
 
@@ -203,7 +192,8 @@ def lstm_backward_input(grad_gates, weight_ih, grad_input=None, *, scratch=None)
     """Send the gradient from the gates back to the inputs; see `reference.lstm_backward_input`."""
     *_, grad_input = checks.lstm_backward_input(DEVICE, grad_gates, weight_ih, grad_input)
     scratch = _checked_scratch(scratch, *grad_input.shape, grad_gates.shape[2] // 4)
-    linear_backward_input(merge_axes(grad_gates), weight_ih, merge_axes(grad_input), scratch=scratch.linear)
+    rows, scratch = merge_axes(grad_gates), scratch.linear
+    dense.linear_backward_input(rows, weight_ih, merge_axes(grad_input), scratch=scratch)
     return grad_input
 
 
@@ -231,8 +221,9 @@ def lstm_backward_weight(
     scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
     first = _given(h0, merge_axes(out)), h0 is not None
     device.launch_for_each(lstm_before_kernel, out.size, THREADS, out, *first, scratch.before)
+    rows = merge_axes(grad_gates)
     for inputs, gradient in ((x, grad_weight_ih), (scratch.before, grad_weight_hh)):
-        linear_backward_weight(merge_axes(grad_gates), merge_axes(inputs), gradient, scratch=scratch.linear)
+        dense.linear_backward_weight(rows, merge_axes(inputs), gradient, scratch=scratch.linear)
     return grad_weight_ih, grad_weight_hh
 
 
@@ -240,5 +231,5 @@ def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     """Compute the gradients of both biases; see `reference.lstm_backward_bias`."""
     _, grad_bias_ih, grad_bias_hh = checks.lstm_backward_bias(DEVICE, grad_gates, grad_bias_ih, grad_bias_hh)
     for gradient in (grad_bias_ih, grad_bias_hh):
-        linear_backward_bias(merge_axes(grad_gates), gradient)
+        dense.linear_backward_bias(merge_axes(grad_gates), gradient)
     return grad_bias_ih, grad_bias_hh

@@ -12,6 +12,7 @@ import numpy as np
 
 from cnn_numba.beyond.recurrent import checks
 from cnn_numba.ops._reference import ANYTHING, put
+from cnn_numba.ops.activation.reference import sigmoid_forward
 
 
 def lstm_forward(
@@ -75,7 +76,7 @@ def lstm_forward(
     for t in range(steps):
         a = np.einsum("ni,ji->nj", x[:, t], weight_ih) + np.einsum("nk,jk->nj", h, weight_hh) + bias
         i, f, g, o = np.split(a, 4, axis=1)
-        i, f, g, o = _sigmoid(i), _sigmoid(f), np.tanh(g), _sigmoid(o)
+        i, f, g, o = sigmoid_forward(i), sigmoid_forward(f), np.tanh(g), sigmoid_forward(o)
         c = f * c + i * g
         h = o * np.tanh(c)
         all_h[:, t], all_c[:, t], all_gates[:, t] = h, c, np.concatenate([i, f, g, o], axis=1)
@@ -230,12 +231,6 @@ def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     grad_gates, *_ = checks.lstm_backward_bias(ANYTHING, grad_gates, grad_bias_ih, grad_bias_hh)
     total = grad_gates.sum(axis=(0, 1))
     return put(grad_bias_ih, total), put(grad_bias_hh, total.copy())
-
-
-def _sigmoid(x):
-    # exp of a negative number can't overflow.
-    small = np.exp(-np.abs(x))
-    return np.where(x < 0, small, 1) / (1 + small)
 
 
 def _or_zeros(array, shape):

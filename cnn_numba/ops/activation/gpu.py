@@ -23,18 +23,11 @@ def _launch(kernel, threads, *arguments):
     device.launch_for_each(kernel, threads, THREADS, *flat)
 
 
-def _forward(kernel, x, out):
-    """Check the arguments, and launch a kernel that computes one element per thread."""
-    *_, out = checks.forward(DEVICE, x, out)
-    _launch(kernel, x.size, x, out)
+def _run(kernel, check, *arrays):
+    """Check the arguments, launch a kernel that computes one element per thread, and return its output."""
+    *inputs, out = check(DEVICE, *arrays)
+    _launch(kernel, out.size, *inputs, out)
     return out
-
-
-def _backward(kernel, grad_output, out, grad_input):
-    """Check the arguments, and launch a kernel that computes one gradient per thread."""
-    *_, grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
-    _launch(kernel, out.size, grad_output, out, grad_input)
-    return grad_input
 
 
 @cuda.jit(device=True)
@@ -60,7 +53,7 @@ def relu_forward_naive_kernel(x, out):
 
 def relu_forward_naive(x, out=None):
     """Compute `relu_forward` with one element per thread."""
-    return _forward(relu_forward_naive_kernel, x, out)
+    return _run(relu_forward_naive_kernel, checks.forward, x, out)
 
 
 @cuda.jit
@@ -143,7 +136,7 @@ def sigmoid_forward_kernel(x, out):
 
 def sigmoid_forward(x, out=None):
     """Sigmoid; see `reference.sigmoid_forward`."""
-    return _forward(sigmoid_forward_kernel, x, out)
+    return _run(sigmoid_forward_kernel, checks.forward, x, out)
 
 
 @cuda.jit
@@ -157,7 +150,7 @@ def sigmoid_backward_kernel(grad_output, out, grad_input):
 
 def sigmoid_backward(grad_output, out, grad_input=None):
     """Gradient of a sigmoid; see `reference.sigmoid_backward`."""
-    return _backward(sigmoid_backward_kernel, grad_output, out, grad_input)
+    return _run(sigmoid_backward_kernel, checks.backward, grad_output, out, grad_input)
 
 
 @cuda.jit
@@ -171,7 +164,7 @@ def tanh_forward_kernel(x, out):
 
 def tanh_forward(x, out=None):
     """Hyperbolic tangent; see `reference.tanh_forward`."""
-    return _forward(tanh_forward_kernel, x, out)
+    return _run(tanh_forward_kernel, checks.forward, x, out)
 
 
 @cuda.jit
@@ -185,7 +178,7 @@ def tanh_backward_kernel(grad_output, out, grad_input):
 
 def tanh_backward(grad_output, out, grad_input=None):
     """Gradient of a hyperbolic tangent; see `reference.tanh_backward`."""
-    return _backward(tanh_backward_kernel, grad_output, out, grad_input)
+    return _run(tanh_backward_kernel, checks.backward, grad_output, out, grad_input)
 
 
 ROOT_HALF = float32(math.sqrt(0.5))
@@ -209,7 +202,7 @@ def gelu_forward_kernel(x, out):
 
 def gelu_forward(x, out=None):
     """GELU; see `reference.gelu_forward`."""
-    return _forward(gelu_forward_kernel, x, out)
+    return _run(gelu_forward_kernel, checks.forward, x, out)
 
 
 @cuda.jit
@@ -224,9 +217,7 @@ def gelu_backward_kernel(grad_output, x, grad_input):
 
 def gelu_backward(grad_output, x, grad_input=None):
     """Gradient of a GELU; see `reference.gelu_backward`."""
-    *_, grad_input = checks.gelu_backward(DEVICE, grad_output, x, grad_input)
-    _launch(gelu_backward_kernel, x.size, grad_output, x, grad_input)
-    return grad_input
+    return _run(gelu_backward_kernel, checks.gelu_backward, grad_output, x, grad_input)
 
 
 @cuda.jit
@@ -240,6 +231,4 @@ def add_forward_kernel(a, b, out):
 
 def add_forward(a, b, out=None):
     """Add two arrays; see `reference.add_forward`."""
-    *_, out = checks.add_forward(DEVICE, a, b, out)
-    _launch(add_forward_kernel, out.size, a, b, out)
-    return out
+    return _run(add_forward_kernel, checks.add_forward, a, b, out)

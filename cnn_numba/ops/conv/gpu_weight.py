@@ -14,7 +14,7 @@ from cnn_numba import device
 from cnn_numba.arguments import sizes
 from cnn_numba.device.compiler import cuda, float32, int32, uint32, uint64
 from cnn_numba.ops.conv import checks
-from cnn_numba.ops.shapes import DEVICE, conv2d_window
+from cnn_numba.ops.shapes import DEVICE, check_fit, check_kind, conv2d_window
 from cnn_numba.ops.shared.products import (
     Operand,
     Tile,
@@ -318,12 +318,8 @@ def checked_scratch(scratch, input_shape, weight_shape, stride, padding):
     shape = device.blocks(_ENOUGH_BLOCKS[tile], across * down), math.prod(weight_shape)
     if scratch is None:
         return Conv2dScratch(parts=device.empty(shape))
-    if not isinstance(scratch, Conv2dScratch):
-        raise TypeError(f"scratch must come from conv2d_scratch, got {type(scratch).__name__}")
-    try:
-        DEVICE.check("scratch.parts", scratch.parts, shape)
-    except ValueError as error:
-        raise ValueError(f"{error}: make it with conv2d_scratch for these shapes") from None
+    check_kind("conv2d", scratch, Conv2dScratch)
+    check_fit(DEVICE, "conv2d", scratch, {"parts": shape})
     return scratch
 
 

@@ -72,8 +72,11 @@ def chain_of(memory, x_shape, convolutions):
     return Chain(settings, windows, shapes)
 
 
-def scratch_of_chain(scratch, kind, x, convolutions):
-    """Check that working space is for this chain, since kernels write into it unchecked; return it."""
+def scratch_for(memory, make, kind, scratch, x, convolutions, *further):
+    """Return working space for a batch: checked, as kernels write into it unchecked; new if it is None."""
+    memory.check("x", x, (None,) * 4, np.float32)
+    if scratch is None:
+        return make(x.shape, convolutions, *further)
     fits = isinstance(scratch, kind) and scratch.chain.settings == _settings_of(convolutions)
     if not fits or len(x) > scratch.chain.shapes[0][0] or x.shape[1:] != scratch.chain.shapes[0][1:]:
         raise ValueError(f"scratch must come from conv_chain_scratch for this chain and x of shape {x.shape}")

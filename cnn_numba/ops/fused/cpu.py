@@ -21,6 +21,7 @@ A thread takes an image through all stages before the next, so that it stays in 
 once per pass. `cpu_stage` describes the memory.
 """
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -66,12 +67,7 @@ def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
     return ConvChainScratch(chain, needs_grad_input, *laid_out)
 
 
-def _scratch_for(x, convolutions, scratch, needs_grad_input=True):
-    """Return working space for a batch, new if it is None."""
-    HOST.check("x", x, (None,) * 4)
-    if scratch is None:
-        return conv_chain_scratch(x.shape, convolutions, needs_grad_input)
-    return checks.scratch_of_chain(scratch, ConvChainScratch, x, convolutions)
+_scratch_for = functools.partial(checks.scratch_for, HOST, conv_chain_scratch, ConvChainScratch)
 
 
 def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
@@ -79,7 +75,7 @@ def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
 
     `scratch` comes from `conv_chain_scratch`; None allocates it.
     """
-    scratch = _scratch_for(x, convolutions, scratch)
+    scratch = _scratch_for(scratch, x, convolutions)
     out = checks.conv_chain_forward(HOST, x, convolutions, out, scratch.chain)
     _forward(x, convolutions, out, scratch)
     return out
@@ -97,7 +93,7 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
     `scratch` must come from the forward pass of `x`; None computes that pass again.
     """
     fresh, needs_grad_input = scratch is None, grad_input is not False
-    scratch = _scratch_for(x, convolutions, scratch, needs_grad_input)
+    scratch = _scratch_for(scratch, x, convolutions, needs_grad_input)
     arrays = grad_output, x, convolutions, grads, grad_input
     grads, grad_input = checks.conv_chain_backward(HOST, *arrays, scratch.chain)
     if needs_grad_input and not scratch.needs_grad_input:

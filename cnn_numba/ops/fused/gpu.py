@@ -6,6 +6,7 @@ kernels add up the parts, those of two stages per launch. A stage without a pool
 operations, but one kernel computes both gradients of weight and bias.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 from cnn_numba import device
@@ -83,12 +84,7 @@ def _stage(convolution, shape, is_last):
     )
 
 
-def _scratch_for(x, convolutions, scratch):
-    """Return working space for a batch, new if it is None."""
-    DEVICE.check("x", x, (None,) * 4)
-    if scratch is None:
-        return conv_chain_scratch(x.shape, convolutions)
-    return checks.scratch_of_chain(scratch, ConvChainScratch, x, convolutions)
+_scratch_for = functools.partial(checks.scratch_for, DEVICE, conv_chain_scratch, ConvChainScratch)
 
 
 def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
@@ -96,7 +92,7 @@ def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
 
     `scratch` comes from `conv_chain_scratch`; None allocates it.
     """
-    scratch = _scratch_for(x, convolutions, scratch)
+    scratch = _scratch_for(scratch, x, convolutions)
     out = checks.conv_chain_forward(DEVICE, x, convolutions, out, scratch.chain)
     _forward(x, convolutions, out, scratch)
     return out
@@ -118,7 +114,7 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
 
     `scratch` must come from the forward pass of `x`; None computes that pass again.
     """
-    fresh, scratch = scratch is None, _scratch_for(x, convolutions, scratch)
+    fresh, scratch = scratch is None, _scratch_for(scratch, x, convolutions)
     arrays = grad_output, x, convolutions, grads, grad_input
     grads, grad_input = checks.conv_chain_backward(DEVICE, *arrays, scratch.chain)
     if not len(x):

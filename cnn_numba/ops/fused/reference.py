@@ -3,22 +3,12 @@
 import numpy as np
 
 from cnn_numba.ops._reference import ANYTHING, put
-from cnn_numba.ops.activation.reference import relu_backward, relu_forward
-from cnn_numba.ops.conv.reference import (
-    conv2d_backward_bias,
-    conv2d_backward_input,
-    conv2d_backward_weight,
-    conv2d_forward,
-)
-from cnn_numba.ops.dense.reference import (
-    linear_backward_bias,
-    linear_backward_input,
-    linear_backward_weight,
-    linear_forward,
-)
+from cnn_numba.ops.activation import reference as activation
+from cnn_numba.ops.conv import reference as conv
+from cnn_numba.ops.dense import reference as dense
 from cnn_numba.ops.fused import checks
-from cnn_numba.ops.loss.reference import accumulate_metrics, cross_entropy_forward_backward
-from cnn_numba.ops.pool.reference import max_pool2d_backward, max_pool2d_forward
+from cnn_numba.ops.loss import reference as loss
+from cnn_numba.ops.pool import reference as pool
 
 
 def conv_chain_forward(x, convolutions, out=None):
@@ -51,10 +41,10 @@ def _passes(x, convolutions):
     """Return each convolution's input, its output after the ReLU, the positions of maxima, and the result."""
     passes = []
     for each in convolutions:
-        output = conv2d_forward(x, each.weight, each.bias, stride=each.stride, padding=each.padding)
+        output = conv.conv2d_forward(x, each.weight, each.bias, stride=each.stride, padding=each.padding)
         if each.relu:
-            output = relu_forward(output)
-        pooled, argmax = max_pool2d_forward(output, 2) if each.pool else (output, None)
+            output = activation.relu_forward(output)
+        pooled, argmax = pool.max_pool2d_forward(output, 2) if each.pool else (output, None)
         passes.append((x, output, argmax, pooled))
         x = pooled
     return passes
@@ -85,14 +75,14 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
     passes = _passes(x, convolutions)
     for each, pair, made in reversed([*zip(convolutions, grads, passes, strict=True)]):
         image, output, argmax, _ = made
-        how = {"stride": each.stride, "padding": each.padding}
+        shape, how = each.weight.shape, {"stride": each.stride, "padding": each.padding}
         if each.pool:
-            gradient = max_pool2d_backward(gradient, argmax, output.shape)
+            gradient = pool.max_pool2d_backward(gradient, argmax, output.shape)
         if each.relu:
-            gradient = relu_backward(gradient, output)
-        grad_weight = conv2d_backward_weight(gradient, image, each.weight.shape, grad_weight=pair[0], **how)
-        results.append((grad_weight, conv2d_backward_bias(gradient, grad_bias=pair[1])))
-        gradient = conv2d_backward_input(gradient, each.weight, image.shape, **how)
+            gradient = activation.relu_backward(gradient, output)
+        grad_weight = conv.conv2d_backward_weight(gradient, image, shape, grad_weight=pair[0], **how)
+        results.append((grad_weight, conv.conv2d_backward_bias(gradient, grad_bias=pair[1])))
+        gradient = conv.conv2d_backward_input(gradient, each.weight, image.shape, **how)
     return results[::-1], put(grad_input, gradient) if needs_grad_input else None
 
 
@@ -129,14 +119,15 @@ def linear_cross_entropy_rows(
     (array([[0., 0.]]), array([0.6931]), array([[-0.5,  0.5]]))
     """
     if isinstance(x, checks.Hidden):
-        x, relu = linear_forward(x.x, x.weight, x.bias, x.out, relu=True), True
+        x, relu = dense.linear_forward(x.x, x.weight, x.bias, x.out, relu=True), True
     arrays = x, weight, bias, labels, logits, losses, grad_logits, grad_input
     checks.linear_cross_entropy_rows(ANYTHING, *arrays, relu=relu, label_smoothing=label_smoothing)
-    logits = linear_forward(x, weight, bias, logits)
+    logits = dense.linear_forward(x, weight, bias, logits)
     results = losses, grad_logits, label_smoothing
-    losses, grad_logits = cross_entropy_forward_backward(logits, labels, *results)
-    gradient = linear_backward_input(grad_logits, weight)
-    return logits, losses, grad_logits, put(grad_input, relu_backward(gradient, x) if relu else gradient)
+    losses, grad_logits = loss.cross_entropy_forward_backward(logits, labels, *results)
+    gradient = dense.linear_backward_input(grad_logits, weight)
+    gradient = activation.relu_backward(gradient, x) if relu else gradient
+    return logits, losses, grad_logits, put(grad_input, gradient)
 
 
 def linear_cross_entropy_sums(
@@ -172,6 +163,6 @@ def linear_cross_entropy_sums(
     arrays = grad_logits, x, logits, labels, losses, totals, grad_weight, grad_bias
     checks.linear_cross_entropy_sums(ANYTHING, *arrays)
     if totals is not None:
-        accumulate_metrics(losses, logits, labels, totals)
-    weight = linear_backward_weight(grad_logits, x, grad_weight)
-    return weight, linear_backward_bias(grad_logits, grad_bias), totals
+        loss.accumulate_metrics(losses, logits, labels, totals)
+    weight = dense.linear_backward_weight(grad_logits, x, grad_weight)
+    return weight, dense.linear_backward_bias(grad_logits, grad_bias), totals

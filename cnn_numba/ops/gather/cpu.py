@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from cnn_numba.arguments import check_indices
 from cnn_numba.ops.gather import checks, constants
 from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import serial_jit
@@ -50,19 +51,16 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
 
 def _check_indices(indices, count):
     """Refuse indices outside 0 to ``count - 1``."""
-    position = _first_outside(indices, count)
-    if position >= 0:
-        raise IndexError(
-            f"indices must lie in 0..{count - 1}, got {indices[position]} at position {position}"
-        )
+    if not _are_inside(indices, count):
+        check_indices(indices, count)
 
 
 @serial_jit
-def _first_outside(indices, count):
+def _are_inside(indices, count):
     for i in range(indices.shape[0]):
         if indices[i] < 0 or indices[i] >= count:
-            return i
-    return -1
+            return False
+    return True
 
 
 @serial_jit

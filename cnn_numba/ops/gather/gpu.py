@@ -46,14 +46,9 @@ def _rows(images):
     return images.reshape(images.shape[0], math.prod(images.shape[1:]))
 
 
-def _plane(images):
-    """Return the number of pixels in a channel, as kernels take it."""
-    return np.uint32(math.prod(images.shape[2:]))
-
-
 @cuda.jit(device=True)
-def _index_at(order, cursor, batch_size, sample):
-    """Return the index of a sample's image in the batch at the cursor; -1 if there is none."""
+def index_at(order, cursor, batch_size, sample):
+    """Return the index of a sample in the data set, from the batch at the cursor; -1 if there is none."""
     # 64 bits: a cursor that was never set must not wrap around into the data.
     position = cursor[0] * batch_size + sample
     index = -1
@@ -106,7 +101,7 @@ def gather_batch(images, indices, mean, std, out=None):
     """
     *_, out = checks.gather_batch(DEVICE, images, indices, out)
     scale, shift = _scale_and_shift(mean, std, images.shape[1])
-    arguments = _rows(images), indices, scale, shift, _plane(images), _rows(out)
+    arguments = _rows(images), indices, scale, shift, np.uint32(math.prod(images.shape[2:])), _rows(out)
     device.launch_for_each(gather_batch_kernel, out.size, THREADS, *arguments)
     return out
 
@@ -141,7 +136,7 @@ def gather_batch_at_kernel(
     sample = uint32(i // uint32(x.shape[1]))
     if sample < x.shape[0]:
         pixel = uint32(i - sample * uint32(x.shape[1]))
-        index = _index_at(order, cursor, batch_size, sample)
+        index = index_at(order, cursor, batch_size, sample)
         x[sample, pixel] = _normalised(images, index, pixel, scale, shift, plane)
         if pixel == 0:
             y[sample] = _label(labels, index)
@@ -199,7 +194,8 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     # A kernel needs some array, and ignores it.
     other = cursor if advances is None else advances
     position = order, cursor, batch_size, other, advances is not None
-    arguments = _rows(images), labels, *position, scale, shift, _plane(images), _rows(x), y
+    factors = scale, shift, np.uint32(math.prod(images.shape[2:]))
+    arguments = _rows(images), labels, *position, *factors, _rows(x), y
     device.launch_for_each(gather_batch_at_kernel, x.size, THREADS, *arguments)
     return x, y
 
@@ -320,7 +316,7 @@ def gather_augmented_at_kernel(
     sample = uint32(i // uint32(x.shape[1]))
     if sample < x.shape[0]:
         pixel = uint32(i - sample * uint32(x.shape[1]))
-        index = _index_at(order, cursor, batch_size, sample)
+        index = index_at(order, cursor, batch_size, sample)
         x[sample, pixel] = _augmented(images, index, pixel, scale, shift, crop, draw[0], draw[1])
         if pixel == 0:
             y[sample] = _label(labels, index)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cnn_numba.arguments import per_channel
+from cnn_numba.arguments import check_indices, per_channel
 from cnn_numba.ops._reference import ANYTHING, put
 from cnn_numba.ops.gather import checks
 
@@ -36,7 +36,7 @@ def gather_batch(images, indices, mean, std, out=None):
     array([ 1., -1.])
     """
     images, indices, out = checks.gather_batch(ANYTHING, images, indices, out)
-    _check_indices(indices, len(images))
+    check_indices(indices, len(images))
     mean, std = (
         np.array(per_channel(value, name, images.shape[1])).reshape(-1, 1, 1)
         for name, value in (("mean", mean), ("std", std))
@@ -59,7 +59,7 @@ def gather_labels(labels, indices, out=None):
     array([4, 5], dtype=int32)
     """
     labels, indices, out = checks.gather_labels(ANYTHING, labels, indices, out)
-    _check_indices(indices, len(labels))
+    check_indices(indices, len(labels))
     return put(out, labels[indices])
 
 
@@ -104,7 +104,7 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
     """
     padding, flip, seed, epoch = checks.augmentation(padding, flip, seed, epoch)
     images, indices, out = checks.gather_batch(ANYTHING, images, indices, out)
-    _check_indices(indices, len(images))
+    check_indices(indices, len(images))
     height, width = images.shape[2:]
     moved = np.empty((len(indices), *images.shape[1:]), np.uint8)
     for i, index in enumerate(indices):
@@ -129,10 +129,3 @@ def _philox(first, second, key):
         first, second = (product // 2**32) ^ key ^ second, product % 2**32
         key = (key + 0x9E3779B9) % 2**32
     return first, second
-
-
-def _check_indices(indices, count):
-    """Refuse indices outside 0 to ``count - 1``: NumPy would count negative ones from the end."""
-    for position, index in enumerate(indices):
-        if not 0 <= index < count:
-            raise IndexError(f"indices must lie in 0..{count - 1}, got {index} at position {position}")

@@ -7,7 +7,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from cnn_numba.ops.shared.jit import inline_jit
-from cnn_numba.ops.shared.simd import _LLVM_VECTOR, WIDTH, ZEROS, _made_of, _pointer, _vector
+from cnn_numba.ops.shared.simd import _LLVM_VECTOR, WIDTH, ZEROS, _made_of, _pointer, _repeated, _vector
 
 _LANE = ir.IntType(32)
 _LANES = ir.VectorType(_LANE, WIDTH)
@@ -15,10 +15,7 @@ _LANES = ir.VectorType(_LANE, WIDTH)
 
 def _first(context, builder, count, count_type):
     """Return a mask of the first `count` lanes: of none if it is negative, of all if it exceeds WIDTH."""
-    count = context.cast(builder, count, count_type, types.int32)
-    undefined = ir.Constant(_LANES, ir.Undefined)
-    count = builder.insert_element(undefined, count, ir.Constant(_LANE, 0))
-    count = builder.shuffle_vector(count, undefined, ir.Constant(_LANES, [0] * WIDTH))
+    count = _repeated(builder, context.cast(builder, count, count_type, types.int32))
     return builder.icmp_signed("<", ir.Constant(_LANES, [*range(WIDTH)]), count)
 
 

@@ -104,12 +104,14 @@ def multiply_add(typing_context, number, vector, addend):
 
 def _broadcast(context, builder, signature, args):
     """Return a vector with the first argument, a number, in every element."""
-    number = context.cast(builder, args[0], signature.args[0], types.float32)
-    undefined = ir.Constant(_LLVM_VECTOR, ir.Undefined)
-    lane = ir.IntType(32)
-    first = builder.insert_element(undefined, number, ir.Constant(lane, 0))
-    every_lane_the_first = ir.Constant(ir.VectorType(lane, WIDTH), [0] * WIDTH)
-    return builder.shuffle_vector(first, undefined, every_lane_the_first)
+    return _repeated(builder, context.cast(builder, args[0], signature.args[0], types.float32))
+
+
+def _repeated(builder, value):
+    """Return a vector with a value in every lane."""
+    undefined, lane = ir.Constant(ir.VectorType(value.type, WIDTH), ir.Undefined), ir.IntType(32)
+    first = builder.insert_element(undefined, value, ir.Constant(lane, 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(lane, WIDTH), [0] * WIDTH))
 
 
 @intrinsic
