@@ -18,8 +18,8 @@ from gpuless.trust import doubt_folder
 
 # By default Numba's threads wait for work in a busy loop for so long that every step stalls when another
 # process needs a core. Asleep, they take 40 us to wake up. So they stay awake for some 10 to 50 us: a step is
-# a tenth faster on an idle machine, 4% slower beside another busy process (two cores, mnist_cnn). OpenMP
-# reads both variables at Numba's first parallel call; only GNU's knows the second.
+# a tenth faster on an idle machine, 4% slower beside another busy process (mnist_cnn, two cores of an EPYC).
+# OpenMP reads both at Numba's first parallel call; only GNU's knows the second.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
