@@ -156,7 +156,7 @@ def _write(sums, group, split, lane, first_channel, first_out, shares, table, pa
                     table[at + (out * _ROW + tap)] = before + sums[TAPS * out + tap]
         cuda.syncthreads()
     weights, first = uint32(shares.channels * TAPS), first_channel * TAPS
-    count = min(_ROW, uint32(weights - first))
+    count = min(uint32(_ROW), uint32(weights - first))
     out, _ = warp_and_lane()
     while (out < BLOCK_OUTS) & (uint32(first_out + out) < shares.out_channels):
         row = uint32((cuda.blockIdx.z * shares.out_channels + first_out + out) * (weights + 1) + first)
