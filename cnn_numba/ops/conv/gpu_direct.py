@@ -62,8 +62,8 @@ def _position(gather, column):
     warp, column = unsigned_divmod(column, LANES_ACROSS * LINE)
     half, column = unsigned_divmod(column, LANES_ACROSS * 4)
     n, row, first = _first_position(gather)
-    line = uint32(warp * LANES_ACROSS + column // 4)
-    n, row = _row_below(n, uint32(row + line), uint32(gather.count_h))
+    row = uint32(row + warp * LANES_ACROSS + column // 4)
+    n, row = _row_below(n, row, uint32(gather.count_h))
     w = uint32(first + 4 * half + column % 4)
     return n if w < uint32(gather.count_w) else uint32(gather.images), row, w
 
@@ -83,10 +83,10 @@ def _begin_pixels(gather, first_image, top, left, pixel_from, pixel_to, channels
         h, w = uint32(h + gather.start_h - back), uint32(left + column + gather.start_w - back)
         # Unsigned, -1 is a large number: one comparison asks for both ends.
         is_inside = (n < uint32(gather.images)) & (row < _ROWS) & (h < height) & (w < width)
-        channels[i] = uint32(gather.channels) if is_inside else uint32(0)
-        pixel_from[i] = uint32(uint32(uint32(n * gather.channels) * height + h) * width + w)
+        channels[i] = gather.channels if is_inside else 0
+        pixel_from[i] = (n * gather.channels * height + h) * width + w
         # Threads without a pixel write beyond those of the first row.
-        pixel_to[i] = uint32(row * _PITCH + column) if row < _ROWS else uint32(_PITCH - 1)
+        pixel_to[i] = row * _PITCH + column if row < _ROWS else _PITCH - 1
 
 
 @cuda.jit(device=True)
@@ -94,11 +94,11 @@ def _begin_weights(gather, first_out, weight_from):
     """Note where each weight comes from that the thread copies; return where the first goes."""
     out, first_tap = unsigned_divmod(cuda.threadIdx.x, _SHARERS)
     # Output channels beyond the last repeat it, and are not kept.
-    of_out = min(uint32(first_out + out), uint32(gather.rows - 1)) * uint32(gather.weight_m)
+    of_out = min(uint32(first_out + out), uint32(gather.rows - 1)) * gather.weight_m
     for i in range(_WEIGHT_LOADS):
         channel, tap = unsigned_divmod(first_tap + i * _SHARERS, TAPS)
-        tap = tap if gather.sign > 0 else uint32(TAPS - 1 - tap)
-        weight_from[i] = uint32(of_out + channel * uint32(gather.weight_c) + tap)
+        tap = tap if gather.sign > 0 else TAPS - 1 - tap
+        weight_from[i] = of_out + channel * gather.weight_c + tap
     return uint32(_WEIGHTS + first_tap * _TAP + out)
 
 
@@ -109,7 +109,7 @@ def _fill_row_ends(tiles):
     if row < CHANNELS * _ROWS:
         for half in range(2):
             for column in range(_PIXELS, _PITCH):
-                tiles[row * _PITCH + half * _HALF + column] = float32(0)
+                tiles[row * _PITCH + half * _HALF + column] = 0
 
 
 @cuda.jit(device=True)
@@ -118,21 +118,21 @@ def _fetch_pixels(source, channel, size, pixel_from, channels, values):
     for i in range(_LOADS):
         is_there = channel < channels[i]
         for c in range(CHANNELS):
-            values[CHANNELS * i + c] = float32(0)
+            values[CHANNELS * i + c] = 0
             if is_there:
                 values[CHANNELS * i + c] = source[uint32(pixel_from[i] + c * size)]
-        pixel_from[i] = uint32(pixel_from[i] + CHANNELS * size)
+        pixel_from[i] += CHANNELS * size
 
 
 @cuda.jit(device=True)
 def _fetch_weights(weight, are_there, step, weight_from, values):
     """Load the weights of the next channels, `step` after the last ones."""
-    first_tap = uint32(cuda.threadIdx.x) % uint32(_SHARERS)
+    first_tap = uint32(cuda.threadIdx.x) % _SHARERS
     for i in range(_WEIGHT_LOADS):
-        values[i] = float32(0)
+        values[i] = 0
         if are_there & (first_tap + i * _SHARERS < CHANNELS * TAPS):
             values[i] = weight[weight_from[i]]
-        weight_from[i] = uint32(weight_from[i] + step)
+        weight_from[i] += step
 
 
 @cuda.jit(device=True)
@@ -188,29 +188,29 @@ def conv2d_direct_kernel(source, weight, bias, has_bias, relu, target, gather: G
     line = uint32(warp * LANES_ACROSS + lane % LANES_ACROSS)
     n, _ = _row_below(first_image, uint32(top + line), uint32(gather.count_h))
     pixel_at = uint32((line + (n - first_image) * (SIDE - 1)) * _PITCH + _HALF)
-    weight_at = uint32(lane // uint32(LANES_ACROSS) * 4 + _WEIGHTS + _HALF)
+    weight_at = uint32(lane // LANES_ACROSS * 4 + _WEIGHTS + _HALF)
     for i in range(RESULTS):
-        sums[i] = float32(0)
+        sums[i] = 0
     move, channel = uint32(_HALF), uint32(0)
     while channel < uint32(gather.channels + CHANNELS):
         # The next channels' numbers are on their way while those of the current ones are multiplied.
         _fetch_pixels(source, channel, size, pixel_from, channels, fetched)
         _fetch_weights(weight, channel < uint32(gather.channels), step, weight_from, fetched_weights)
-        if channel > uint32(0):
+        if channel > 0:
             _multiply_channel(tiles, pixel_at, weight_at, pixels, sums)
             _multiply_channel(tiles, pixel_at + _PLANE, weight_at + TAPS * _TAP, pixels, sums)
         # Into the other half, which no thread has read since the last barrier.
         for i in range(_LOADS):
             for c in range(CHANNELS):
                 tiles[pixel_to[i] + c * _PLANE] = fetched[CHANNELS * i + c]
-            pixel_to[i] = uint32(pixel_to[i] + move)
+            pixel_to[i] += move
         for i in range(_WEIGHT_LOADS):
             tiles[weight_to + i * _SHARERS * _TAP] = fetched_weights[i]
         cuda.syncthreads()
         weight_to = uint32(weight_to + move)
         pixel_at, weight_at = uint32(pixel_at - move), uint32(weight_at - move)
         move, channel = uint32(-move), uint32(channel + CHANNELS)
-    _store(sums, (first_out, uint32(0)), bias, has_bias, relu, target, gather)
+    _store(sums, (first_out, 0), bias, has_bias, relu, target, gather)
 
 
 def can_compute(gather):

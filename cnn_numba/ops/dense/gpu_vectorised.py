@@ -78,21 +78,21 @@ def _sources(lines, tile):
 def _operand(lines, tile, vectors):
     """Return a matrix as an operand, and its source; with `vectors` rows are whole vectors of four."""
     source, begin = _sources(lines, tile)
-    pitch = uint32(lines + tile.padding)
+    pitch, none = uint32(lines + tile.padding), uint32(0)
     fours = lines * tile.depth // (4 * tile.threads)  # vectors of a thread, this far apart:
     line_jump, k_jump = uint32(4 * tile.threads // tile.depth), uint32(4 * tile.threads // lines)
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
         matrix, along_k, first_line, first_k, line_step, k_step, lines = source
-        more_lines, more_k = (line_jump, uint32(0)) if along_k else (uint32(0), k_jump)
+        more_lines, more_k = (line_jump, none) if along_k else (none, k_jump)
         # Lines beyond the last repeat it, and are not kept.
         last = uint32(lines - (4 if vectors and not along_k else 1))
         moved = uint32(start * k_step)
         for v in range(fours):
-            line = uint32(min(uint32(first_line + v * more_lines), last))
+            line = min(uint32(first_line + v * more_lines), last)
             k, at = uint32(first_k + v * more_k), 4 * v
-            index = uint32(uint32(line * line_step + k * k_step) + moved)
+            index = uint32(line * line_step + k * k_step + moved)
             k = uint32(k + start)
             inside = k < end
             if vectors:
@@ -109,9 +109,9 @@ def _operand(lines, tile, vectors):
     @cuda.jit(device=True)
     def stash(source, values, tile, first):
         along_k = source[1]
-        more_lines, more_k = (line_jump, uint32(0)) if along_k else (uint32(0), k_jump)
+        more_lines, more_k = (line_jump, none) if along_k else (none, k_jump)
         for v in range(fours):
-            at = uint32(first + v * uint32(more_k * pitch + more_lines))
+            at = uint32(first + v * (more_k * pitch + more_lines))
             if along_k:
                 for i in range(4):
                     tile[at + i * pitch] = values[4 * v + i]
@@ -154,7 +154,7 @@ def tile_product(tile, vectors):
         b_source = right_source(b, transpose_b, first_column, columns, depth)
         accumulate(a_source, b_source, begin, end, sums)
         # In `out`, the parts follow one another as further rows.
-        before = uint32(cuda.blockIdx.z * rows)
+        before = cuda.blockIdx.z * rows
         first, end_row = (uint32(before + first_row), first_column), uint32(before + rows)
         store(sums, first, end_row, columns, relu, vectors, out, (bias, has_bias, columns))
 

@@ -12,13 +12,13 @@ results are the same bits.
 """
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32, uint64
+from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32
 from cnn_numba.ops.conv.gathers import Gather, forward_gather
 from cnn_numba.ops.conv.gpu_implicit import LARGE, PLAIN, best_tile, gathered_product, grid_of, table_size
 from cnn_numba.ops.pool.gpu import larger
 from cnn_numba.ops.shared.products import Tile
 from cnn_numba.ops.shared.results import OUTSIDE, thread_results
-from cnn_numba.ops.shared.warps import load4
+from cnn_numba.ops.shared.warps import load4, unsigned_divmod
 
 #: Positions of a pooling window, and the code of one that gets no gradient.
 WINDOW, DEAD = 4, 4
@@ -28,18 +28,18 @@ WINDOW, DEAD = 4, 4
 def window_by_window(gather, column):
     """Return image, row and column of the convolution's output in that column of the product."""
     windows, across = uint32(gather.count_h * gather.count_w) // WINDOW, uint32(gather.count_w) // uint32(2)
-    window, which = column // uint32(WINDOW), column % WINDOW
+    window, which = unsigned_divmod(column, WINDOW)
     n, place = window // windows, uint32(window % windows)
     row, column = place // across, uint32(place % across)
-    return uint32(n), uint32(2 * row + which // uint32(2)), uint32(2 * column + which % uint32(2))
+    return uint32(n), uint32(2 * row + which // 2), uint32(2 * column + which % 2)
 
 
 @cuda.jit(device=True)
 def pooled(first, second, third, fourth, relu):
     """Return the largest of a window's results, rectified, and its code."""
-    best, code = larger(first, uint32(0), second, uint32(1))
-    best, code = larger(best, code, third, uint32(2))
-    best, code = larger(best, code, fourth, uint32(3))
+    best, code = larger(first, 0, second, 1)
+    best, code = larger(best, code, third, 2)
+    best, code = larger(best, code, fourth, 3)
     if relu & (best <= float32(0)):
         best, code = float32(0), DEAD
     return best, code
@@ -138,14 +138,14 @@ def _add_tap(sums, pixels, first, a, b, c, d):
 @cuda.jit(device=True)
 def _multiply_windows(patches, patch_at, weights, weight_at, pixels, sums):
     """Add the products of a window and four output channels, over the channels between two barriers."""
-    end = weight_at + uint64(DEPTH * _TAP_PITCH)
+    end = weight_at + DEPTH * _TAP_PITCH
     while weight_at < end:
         _load_pixels(patches, patch_at, pixels)
         for tap in range(TAPS):
             first, second, third, fourth = load4(weights, weight_at + tap * _TAP_PITCH)
             _add_tap(sums, pixels, PATCH * (tap // 3) + tap % 3, first, second, third, fourth)
-        patch_at += uint64(WINDOWS * _WINDOW_PITCH)
-        weight_at += uint64(TAPS * _TAP_PITCH)
+        patch_at = uint32(patch_at + WINDOWS * _WINDOW_PITCH)
+        weight_at = uint32(weight_at + TAPS * _TAP_PITCH)
 
 
 @cuda.jit(device=True)
@@ -178,19 +178,19 @@ def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, gather: Gather
     height, width, channels = uint32(gather.source_h), uint32(gather.source_w), uint32(gather.channels)
 
     # Each thread loads a pixel of a window, the same one in every channel, and weights of an output channel.
-    n, top, left = window_by_window(gather, uint32((first_window + thread // uint32(PIXELS)) * WINDOW))
+    n, top, left = window_by_window(gather, uint32((first_window + thread // PIXELS) * WINDOW))
     h = uint32(top + gather.start_h + thread % PIXELS // PATCH)
     w = uint32(left + gather.start_w + thread % PATCH)
     is_inside = (n < uint32(gather.images)) & (h < height) & (w < width)
-    source, size = uint64(uint32((n * channels * height + h) * width + w)), uint64(uint32(height * width))
-    row, k = uint32(first_row + thread // uint32(_LOADERS)), thread % _LOADERS
+    source, size = uint32((n * channels * height + h) * width + w), uint32(height * width)
+    row, k = uint32(first_row + thread // _LOADERS), thread % _LOADERS
     depth = uint32(channels * TAPS) if row < uint32(gather.rows) else uint32(0)
-    weight_from = uint64(uint32(row * gather.weight_m + k))
+    weight_from = uint32(row * gather.weight_m + k)
     patch_to = thread // PIXELS * _WINDOW_PITCH + thread % PIXELS
     weight_to = k * _TAP_PITCH + thread // _LOADERS
 
     window, group = thread % WINDOWS, thread // WINDOWS
-    patch_at, weight_at = window * _WINDOW_PITCH, uint64(group * THREAD_OUTS)
+    patch_at, weight_at = uint32(window * _WINDOW_PITCH), uint32(group * THREAD_OUTS)
     for i in range(WINDOW_SUMS):
         sums[i] = 0
     first, k = uint32(0), uint32(k)
@@ -200,12 +200,12 @@ def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, gather: Gather
             fetched[c] = 0
             if is_inside & (uint32(first + c) < channels):
                 fetched[c] = x[source]
-            source += size
+            source = uint32(source + size)
         for i in range(_LOADS):
             fetched_weights[i] = 0
             if k + _LOADERS * i < depth:
-                fetched_weights[i] = weight[weight_from + uint64(_LOADERS * i)]
-        k, weight_from = uint32(k + DEPTH), weight_from + uint64(DEPTH)
+                fetched_weights[i] = weight[weight_from + _LOADERS * i]
+        k, weight_from = uint32(k + DEPTH), uint32(weight_from + DEPTH)
         if first > 0:
             _multiply_windows(patches, patch_at, weights, weight_at, pixels, sums)
         # To the same place, not before everyone has used what is there.

@@ -10,8 +10,10 @@ at the end the block adds them up in shared memory, in rounds of tiles that do n
 
 from typing import NamedTuple
 
+import numpy as np
+
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32, uint64
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.fused.gpu_forward import DEAD
 from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, store4, unsigned_divmod, warp_and_lane
 
@@ -23,24 +25,24 @@ PIXELS = PATCH * PATCH
 class Planes(NamedTuple):
     """How the kernel divides the images into blocks, and these into warps; row 0 is the padding's first."""
 
-    channels: int
-    height: int
-    width: int
-    padding_h: int
-    padding_w: int
-    out_channels: int
-    pooled_h: int
-    pooled_w: int
-    rows: int  # rows of an image in a block's shared memory
-    pitch: int  # numbers of such a row
-    plane: int  # numbers of a channel; odd, so that the channels of a warp use different banks
-    bands: int  # blocks of an image
-    band: int  # pairs of rows of pixels that a block writes
-    across: int  # tiles of a row of windows
-    tiles: int  # tiles of a block: its warps for each slice of the output channels
-    slices: int  # slices of the output channels
-    step: int  # output channels of a warp between barriers
-    copies: int  # copies of a block's rows, in which it adds up slices
+    channels: np.uint32
+    height: np.uint32
+    width: np.uint32
+    padding_h: np.uint32
+    padding_w: np.uint32
+    out_channels: np.uint32
+    pooled_h: np.uint32
+    pooled_w: np.uint32
+    rows: np.uint32  # rows of an image in a block's shared memory
+    pitch: np.uint32  # numbers of such a row
+    plane: np.uint32  # numbers of a channel; odd, so that the channels of a warp use different banks
+    bands: np.uint32  # blocks of an image
+    band: np.uint32  # pairs of rows of pixels that a block writes
+    across: np.uint32  # tiles of a row of windows
+    tiles: np.uint32  # tiles of a block: its warps for each slice of the output channels
+    slices: np.uint32  # slices of the output channels
+    step: np.uint32  # output channels of a warp between barriers
+    copies: np.uint32  # copies of a block's rows, in which it adds up slices
 
 
 TOGETHER, WIDTH = 5, 12  # windows of a tile, and pixels of each of its PATCH rows
@@ -56,12 +58,11 @@ _MOST_WARPS, _SLICED_WARPS = 16, 10  # of a block; with slices fewer, so that tw
 @cuda.jit(device=True)
 def _fetch_weights(weight, oc, first_channel, lane, planes, values):
     """Load a warp's kernels of an output channel, with zeros for missing channels."""
-    channels = uint32(planes.channels)
-    first = uint32((oc * channels + first_channel) * TAPS + lane)
-    count = uint32((channels - first_channel) * TAPS) if oc < uint32(planes.out_channels) else uint32(0)
+    first = uint32((oc * planes.channels + first_channel) * TAPS + lane)
+    count = uint32((planes.channels - first_channel) * TAPS) if oc < planes.out_channels else uint32(0)
     for i in range(TAPS):
         values[i] = 0
-        if lane + uint32(WARP * i) < count:
+        if lane + WARP * i < count:
             values[i] = weight[first + WARP * i]
 
 
@@ -104,14 +105,14 @@ _add_window = by_code(_add_kernel)
 def _add_tile(shared, weights, mine, kernel, sums):
     """Add an output channel to a tile: its kernel is at `weights`, gradients and codes at `mine`."""
     for tap in range(TAPS):
-        kernel[tap] = shared[weights + uint64(tap)]
+        kernel[tap] = shared[weights + tap]
     first, second, third, fourth = load4(shared, mine)
     code, second_code, third_code, fourth_code = load4(shared, mine + _CODES)
     _add_window(sums, 0, code, first, kernel)
     _add_window(sums, 2, second_code, second, kernel)
     _add_window(sums, 4, third_code, third, kernel)
     _add_window(sums, 6, fourth_code, fourth, kernel)
-    _add_window(sums, 8, shared[mine + uint64(_CODES + 4)], shared[mine + uint64(4)], kernel)
+    _add_window(sums, 8, shared[mine + _CODES + 4], shared[mine + 4], kernel)
 
 
 @cuda.jit(device=True)
@@ -120,18 +121,18 @@ def _add_up(sums, part, row, tile, top, planes, image):
 
     In a round, each copy takes one slice.
     """
-    copies, rounds = uint32(planes.copies), uint32(2) * min(uint32(planes.across), uint32(2))
-    turns = rounds * (uint32(planes.slices + planes.copies - 1) // copies)
+    copies, rounds = planes.copies, 2 * min(planes.across, uint32(2))
+    turns = uint32(uint32(planes.slices + copies - 1) // copies * rounds)
     mine = uint32(part // copies * rounds + tile % 2 * 2 + row % 2)
-    mine = mine if row < uint32(planes.pooled_h) else turns
-    (_, lane), first_line = warp_and_lane(), uint32(2 * row - top)
-    first = uint32((part % copies * LANE_COUNT + lane) * planes.plane + 2 * TOGETHER * tile)
+    mine = mine if row < planes.pooled_h else turns
+    _, lane = warp_and_lane()
+    first = (part % copies * LANE_COUNT + lane) * planes.plane + 2 * TOGETHER * tile
     for turn in range(turns):
         if turn == mine:
             for h in range(PATCH):
-                line = uint32(first_line + h)
+                line = uint32(2 * row - top + h)
                 at = uint32(first + line * planes.pitch)
-                if line < uint32(planes.rows):
+                if line < planes.rows:
                     for w in range(WIDTH):
                         image[at + w] += sums[WIDTH * h + w]
         cuda.syncthreads()
@@ -145,27 +146,26 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
     # copies of the block's rows.
     shared = cuda.shared.array(0, float32, alignment=16)
     sums = cuda.local.array(SUMS, float32)
-    kernel = cuda.local.array(TAPS, float32)
-    fetched = cuda.local.array(TAPS, float32)
+    kernel, fetched = cuda.local.array(TAPS, float32), cuda.local.array(TAPS, float32)
     thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
     warp, lane = warp_and_lane()
     part, tile = unsigned_divmod(warp, planes.tiles)
-    weights = uint32(threads // LANE_COUNT * _OF_WARP)
+    weights = threads // LANE_COUNT * _OF_WARP
     n, band = unsigned_divmod(cuda.blockIdx.x, planes.bands)
     first_channel = uint32(cuda.blockIdx.y * WARP)
     # The block's rows, and the first row of windows that overlap them: the one above, if there is one.
-    top = uint32(2 * band * uint32(planes.band))
-    row = uint32(max(top // uint32(2), uint32(1)) - 1 + tile // uint32(planes.across))
-    tile = tile % uint32(planes.across)
+    top = uint32(2 * band * planes.band)
+    row = uint32(max(top, uint32(2)) // 2 - 1 + tile // planes.across)
+    tile = tile % planes.across
 
     # Each lane fetches the gradient and the code of one of its warp's windows, for one channel of a step.
-    slices, out_channels = uint32(planes.slices), uint32(planes.out_channels)
+    slices, out_channels = planes.slices, planes.out_channels
     block_step = uint32(slices * planes.step)
     out = uint32(lane // TOGETHER * slices + part)
     column = uint32(tile * TOGETHER + lane % TOGETHER)
-    is_there = (row < uint32(planes.pooled_h)) & (column < uint32(planes.pooled_w)) & (out < block_step)
+    is_there = (row < planes.pooled_h) & (column < planes.pooled_w) & (out < block_step)
     at = uint32(((n * out_channels + out) * planes.pooled_h + row) * planes.pooled_w + column)
-    ahead = uint32(block_step * uint32(planes.pooled_h * planes.pooled_w))
+    ahead = block_step * planes.pooled_h * planes.pooled_w
     to = uint32(warp * _OF_WARP + lane // TOGETHER * _PITCH + lane % TOGETHER)
 
     for i in range(SUMS):
@@ -175,7 +175,7 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
         # The next step's numbers are loaded while those of the current one are multiplied.
         gradient, code = float32(0), uint32(DEAD)
         if is_there & (uint32(first_out + out) < out_channels):
-            gradient, code = grad_output[at], uint32(codes[at])
+            gradient, code = grad_output[at], codes[at]
         at = uint32(at + ahead)
         if warp < block_step:
             _fetch_weights(weight, uint32(first_out + warp), first_channel, lane, planes, fetched)
@@ -185,22 +185,21 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
             current, end = uint32(first_out - block_step + part), min(first_out, out_channels)
             while current < end:
                 _add_tile(shared, of_lane, mine, kernel, sums)
-                mine += _PITCH
-                of_lane += uint32(slices * _KERNELS)
+                mine, of_lane = uint32(mine + _PITCH), uint32(of_lane + slices * _KERNELS)
                 current = uint32(current + slices)
         # Overwrite shared memory only after all threads have used it.
         cuda.syncthreads()
         if warp < block_step:
             _stash_weights(fetched, uint32(weights + warp * _KERNELS + lane), shared)
         if lane < TOGETHER * _MOST_STEP:
-            shared[to], shared[uint32(to + _CODES)] = gradient, float32(code)
+            shared[to], shared[to + _CODES] = gradient, code
         cuda.syncthreads()
         first_out = uint32(first_out + block_step)
 
     size = uint32(planes.copies * WARP * planes.plane)
-    i = uint32(4 * thread)
+    i, zero = uint32(4 * thread), float32(0)
     while i < size:
-        store4(shared, i, float32(0), float32(0), float32(0), float32(0))
+        store4(shared, i, zero, zero, zero, zero)
         i = uint32(i + 4 * threads)
     cuda.syncthreads()
     _add_up(sums, part, row, tile, top, planes, shared)
@@ -210,23 +209,22 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
 @cuda.jit(device=True)
 def _store(image, n, band, first_channel, planes, grad_input):
     """Write the block's rows, the sums of all slices, without the padding and the next block's rows."""
-    height, width = uint32(planes.height), uint32(planes.width)
-    size, channels = uint32(planes.plane), uint32(planes.channels)
+    height, width = planes.height, planes.width
     (warp, lane), warps = warp_and_lane(), uint32(cuda.blockDim.x) // LANE_COUNT
-    count, i = min(LANE_COUNT, uint32(channels - first_channel)), lane
-    top, is_last = uint32(2 * band * planes.band), uint32(band + 1) == uint32(planes.bands)
-    copy = uint32(WARP * size)
-    lines = uint32(planes.rows) if is_last else uint32(2 * planes.band)
+    count, i = min(LANE_COUNT, uint32(planes.channels - first_channel)), lane
+    top, is_last = uint32(2 * band * planes.band), uint32(band + 1) == planes.bands
+    copy = uint32(WARP * planes.plane)
+    lines = planes.rows if is_last else uint32(2 * planes.band)
     while i < lines * width:
         line, w = unsigned_divmod(i, width)
         h = uint32(top + line - planes.padding_h)
         if h < height:
             offset = uint32(line * planes.pitch + w + planes.padding_w)
-            to = uint64(uint32(((n * channels + first_channel) * height + h) * width + w))
+            to = uint32(((n * planes.channels + first_channel) * height + h) * width + w)
             c = warp
             while c < count:
-                total, part, at = float32(0), uint32(0), uint32(c * size + offset)
-                while part < uint32(planes.copies):
+                total, part, at = float32(0), uint32(0), uint32(c * planes.plane + offset)
+                while part < planes.copies:
                     total += image[at]
                     at, part = at + copy, uint32(part + 1)
                 grad_input[to + uint32(c * height * width)] = total
@@ -279,4 +277,5 @@ def conv2d_pool_backward_input_sparse(grad_output, codes, weight, grad_input, pl
     of_a_step = warps * _OF_WARP + planes.slices * planes.step * _KERNELS
     shared = 4 * max(of_a_step, planes.copies * WARP * planes.plane)
     threads = WARP * warps
+    planes = Planes(*map(np.uint32, planes))
     device.launch(conv2d_pool_backward_input_sparse_kernel, grid, threads, *flat, planes, shared=shared)

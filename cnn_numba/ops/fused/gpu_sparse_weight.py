@@ -13,6 +13,8 @@ As in `conv.gpu_weight`, each block sums up a part of the images, and a second k
 
 from typing import NamedTuple
 
+import numpy as np
+
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.conv.gpu_weight import divide, reciprocal
@@ -36,32 +38,31 @@ _WINDOWS = 6  # whose gradients a lane loads at a time, if lanes are windows
 class Shares(NamedTuple):
     """How the kernels divide the images among blocks; row and column 0 are the first of the padding."""
 
-    channels: int
-    height: int
-    width: int
-    padding_h: int
-    padding_w: int
-    out_channels: int
-    pooled_h: int
-    pooled_w: int
-    band: int  # rows of windows that a block has at a time
-    bands: int  # bands of an image
-    items: int  # bands of all images
-    pitch: int  # pixels of a row in shared memory
-    plane: int  # pixels of a channel; odd, so that the channels of a warp use different banks
-    pitch_factor: int  # the `reciprocal` of the pitch
-    pitch_shift: int
-    across_factor: int  # that of the number of windows of a row
-    across_shift: int
+    channels: np.uint32
+    height: np.uint32
+    width: np.uint32
+    padding_h: np.uint32
+    padding_w: np.uint32
+    out_channels: np.uint32
+    pooled_h: np.uint32
+    pooled_w: np.uint32
+    band: np.uint32  # rows of windows that a block has at a time
+    bands: np.uint32  # bands of an image
+    items: np.uint32  # bands of all images
+    pitch: np.uint32  # pixels of a row in shared memory
+    plane: np.uint32  # pixels of a channel; odd, so that the channels of a warp use different banks
+    pitch_factor: np.uint32  # the `reciprocal` of the pitch
+    pitch_shift: np.uint32
+    across_factor: np.uint32  # that of the number of windows of a row
+    across_shift: np.uint32
 
 
 @cuda.jit(device=True)
 def _source_of(at, top, shares):
     """Return whether an index in the band is a pixel of the image, and the pixel's index in the image."""
     row = divide(at, shares.pitch_factor, shares.pitch_shift)
-    h = uint32(top + row - shares.padding_h)
-    w = uint32(at - row * shares.pitch - shares.padding_w)
-    is_inside = (at < uint32(shares.plane)) & (h < uint32(shares.height)) & (w < uint32(shares.width))
+    h, w = uint32(top + row - shares.padding_h), uint32(at - row * shares.pitch - shares.padding_w)
+    is_inside = (at < shares.plane) & (h < shares.height) & (w < shares.width)
     return is_inside, h * shares.width + w
 
 
@@ -70,10 +71,10 @@ def _stage_pixels(x, n, first_channel, top, shares, image):
     """Load a band of rows of the block's channels to shared memory, with zeros for the padding."""
     values = cuda.local.array(_LOADS, float32)
     warp, lane = warp_and_lane()
-    size, plane = uint32(shares.height * shares.width), uint32(shares.plane)
+    size, plane = uint32(shares.height * shares.width), shares.plane
     first = (n * shares.channels + first_channel + warp) * size
     count = uint32(shares.channels - first_channel)
-    i, apart = lane, uint32(WARPS * size)
+    i, apart = lane, WARPS * size
     while i < plane:
         for k in range(_POSITIONS):
             is_inside, pixel = _source_of(uint32(i + k * WARP), top, shares)
@@ -110,14 +111,15 @@ def _add_windows(first, end, at, is_there, shares, image, grad_output, codes, gr
     """
     pixels = cuda.local.array(PIXELS, float32)
     (warp, lane), total = warp_and_lane(), float32(0)
-    warp = uint32(warp * LANE_COUNT)  # its first thread
-    across, pitch, of_lane = shares.pooled_w, uint32(shares.pitch), lane * shares.plane
+    warp = warp * LANE_COUNT  # its first thread
+    across, pitch, of_lane = shares.pooled_w, shares.pitch, lane * shares.plane
     while first < end:
         window = uint32(first + lane % TOGETHER)
-        gradient, code = float32(0), float32(DEAD)
+        gradient, code, source = float32(0), float32(DEAD), uint32(at + window)
         if is_there & (window < end):
-            gradient, code = grad_output[uint32(at + window)], codes[uint32(at + window)]
-        total += gradient if code != DEAD else float32(0)
+            gradient, code = grad_output[source], codes[source]
+        if code != DEAD:
+            total += gradient
         to = warp + lane % TOGETHER * OUTS + lane // TOGETHER
         # Overwrite the warp's gradients only after all its lanes have used them.
         cuda.syncwarp()
@@ -146,21 +148,21 @@ def _add_windows(first, end, at, is_there, shares, image, grad_output, codes, gr
 def _write(sums, group, split, lane, first_channel, first_out, shares, table, parts):
     """Add up the sums of a group's warps, and write them, one row of weights after the other."""
     at = group * OUTS * _ROW + lane * TAPS
-    for turn in range(uint32(SPLITS)):
+    for turn in range(SPLITS):
         if split == turn:
             for out in range(OUTS):
                 for tap in range(TAPS):
                     before = table[at + (out * _ROW + tap)] if turn > 0 else float32(0)
                     table[at + (out * _ROW + tap)] = before + sums[TAPS * out + tap]
         cuda.syncthreads()
-    weights, first = uint32(shares.channels * TAPS), uint32(first_channel * TAPS)
+    weights, first = uint32(shares.channels * TAPS), first_channel * TAPS
     count = min(uint32(_ROW), uint32(weights - first))
     out, _ = warp_and_lane()
-    while (out < BLOCK_OUTS) & (uint32(first_out + out) < uint32(shares.out_channels)):
+    while (out < BLOCK_OUTS) & (uint32(first_out + out) < shares.out_channels):
         row = uint32((cuda.blockIdx.z * shares.out_channels + first_out + out) * (weights + 1) + first)
         j = lane
         while j < count:
-            parts[uint32(row + j)] = table[uint32(out * _ROW + j)]
+            parts[uint32(row + j)] = table[out * _ROW + j]
             j = uint32(j + WARP)
         out = uint32(out + WARPS)
 
@@ -168,14 +170,14 @@ def _write(sums, group, split, lane, first_channel, first_out, shares, table, pa
 @cuda.jit(device=True)
 def _write_bias(totals, first_out, shares, parts):
     """Add up the lanes' and warps' sums of each output channel, and write the bias after its weights."""
-    thread, out_channels = uint32(cuda.threadIdx.x), uint32(shares.out_channels)
+    thread, out_channels = uint32(cuda.threadIdx.x), shares.out_channels
     if (thread < BLOCK_OUTS) & (uint32(first_out + thread) < out_channels):
         total = float32(0)
         for split in range(SPLITS):
             for j in range(TOGETHER):
-                total += totals[uint32(thread * TOGETHER + split * GROUPS * WARP + j)]
+                total += totals[thread * TOGETHER + split * GROUPS * WARP + j]
         weights = uint32(shares.channels * TAPS)
-        row = uint32(cuda.blockIdx.z * out_channels + first_out + thread)
+        row = cuda.blockIdx.z * out_channels + first_out + thread
         parts[uint32(row * (weights + 1) + weights)] = total
 
 
@@ -187,30 +189,29 @@ def conv2d_pool_backward_weight_sparse_kernel(grad_output, codes, x, parts, shar
     gradients = cuda.shared.array(THREADS, float32, alignment=16)
     window_codes = cuda.shared.array(THREADS, float32, alignment=16)  # float32, for `load4`
     sums = cuda.local.array(SUMS, float32)
-    thread = uint32(cuda.threadIdx.x)
     warp, lane = warp_and_lane()
-    group, split = warp % GROUPS, warp // uint32(GROUPS)
+    group, split = warp % GROUPS, warp // GROUPS
     first_channel, first_out = uint32(cuda.blockIdx.x * WARP), uint32(cuda.blockIdx.y * BLOCK_OUTS)
     out = uint32(first_out + group * OUTS + lane // TOGETHER)
-    across, windows = uint32(shares.pooled_w), uint32(shares.pooled_h * shares.pooled_w)
+    across, windows = shares.pooled_w, uint32(shares.pooled_h * shares.pooled_w)
     for i in range(SUMS):
         sums[i] = 0
     bias, item = float32(0), uint32(cuda.blockIdx.z)
-    while item < uint32(shares.items):
-        n, first_row = item // uint32(shares.bands), uint32(item % uint32(shares.bands) * shares.band)
-        _stage_pixels(x, n, first_channel, uint32(2 * first_row), shares, image)
+    while item < shares.items:
+        n, first_row = item // shares.bands, uint32(item % shares.bands * shares.band)
+        _stage_pixels(x, n, first_channel, 2 * first_row, shares, image)
         count = min(uint32(shares.band * across), uint32(windows - first_row * across))
-        each = uint32(count + SPLITS - 1) // SPLITS
+        each = (count + SPLITS - 1) // SPLITS
         first, end = uint32(split * each), min(uint32((split + 1) * each), count)
         at = (n * shares.out_channels + out) * windows + first_row * across
         cuda.syncthreads()
         bias += _add_windows(
-            first, end, at, out < uint32(shares.out_channels), shares, image, grad_output, codes,
+            first, end, at, out < shares.out_channels, shares, image, grad_output, codes,
             gradients, window_codes, sums,
         )  # fmt: skip
         cuda.syncthreads()
         item = uint32(item + cuda.gridDim.z)
-    gradients[thread] = bias
+    gradients[cuda.threadIdx.x] = bias
     _write(sums, group, split, lane, first_channel, first_out, shares, image, parts)
     if cuda.blockIdx.x == 0:
         _write_bias(gradients, first_out, shares, parts)
@@ -220,7 +221,7 @@ def conv2d_pool_backward_weight_sparse_kernel(grad_output, codes, x, parts, shar
 def _stage_plane(x, first, top, shares, image):
     """Load a band of rows of one channel to shared memory, with zeros for the padding."""
     values = cuda.local.array(_WINDOWS, float32)
-    i, plane = uint32(cuda.threadIdx.x), uint32(shares.plane)
+    i, plane = uint32(cuda.threadIdx.x), shares.plane
     while i < plane:
         for k in range(_WINDOWS):
             is_inside, pixel = _source_of(uint32(i + k * THREADS), top, shares)
@@ -236,14 +237,13 @@ def _stage_plane(x, first, top, shares, image):
 def _add_lanes(at, count, shares, image, grad_output, codes, sums):
     """Add each lane's windows of a band to its sums; the band's gradients begin at `at`."""
     fetched, fetched_codes = cuda.local.array(_WINDOWS, float32), cuda.local.array(_WINDOWS, uint32)
-    across, pitch, first = uint32(shares.pooled_w), uint32(shares.pitch), uint32(cuda.threadIdx.x)
-    first = first % LANE_COUNT
+    across, pitch, first = shares.pooled_w, shares.pitch, uint32(cuda.threadIdx.x) % LANE_COUNT
     while first < count:
         for k in range(_WINDOWS):
             window = uint32(first + k * WARP)
-            fetched[k], fetched_codes[k] = 0, DEAD
+            source, fetched[k], fetched_codes[k] = uint32(at + window), 0, DEAD
             if window < count:
-                fetched[k], fetched_codes[k] = grad_output[uint32(at + window)], codes[uint32(at + window)]
+                fetched[k], fetched_codes[k] = grad_output[source], codes[source]
         for k in range(_WINDOWS):
             window, gradient, code = uint32(first + k * WARP), fetched[k], fetched_codes[k]
             if code != DEAD:
@@ -266,15 +266,15 @@ def conv2d_pool_backward_weight_few_kernel(grad_output, codes, x, parts, shares:
     sums = cuda.local.array(LANE_SUMS, float32)
     warp, lane = unsigned_divmod(cuda.threadIdx.x, WARP)
     channel, out = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y * WARPS + warp)
-    channels, out_channels = uint32(shares.channels), uint32(shares.out_channels)
-    across, windows = uint32(shares.pooled_w), uint32(shares.pooled_h * shares.pooled_w)
+    channels, out_channels = shares.channels, shares.out_channels
+    across, windows = shares.pooled_w, uint32(shares.pooled_h * shares.pooled_w)
     for i in range(LANE_SUMS):
         sums[i] = 0
     item = uint32(cuda.blockIdx.z)
-    while item < uint32(shares.items):
-        n, first_row = item // uint32(shares.bands), uint32(item % uint32(shares.bands) * shares.band)
+    while item < shares.items:
+        n, first_row = item // shares.bands, uint32(item % shares.bands * shares.band)
         first = (n * channels + channel) * uint32(shares.height * shares.width)
-        _stage_plane(x, first, uint32(2 * first_row), shares, image)
+        _stage_plane(x, first, 2 * first_row, shares, image)
         cuda.syncthreads()
         if out < out_channels:
             at = (n * out_channels + out) * windows + first_row * across
@@ -343,5 +343,6 @@ def conv2d_pool_backward_weight_sparse(grad_output, codes, x, parts, shares):
         items = device.blocks(shares.items, _ITEMS)
     parts = parts[: min(items, most_parts(weight_shape))]
     grid = *_tiles(*weight_shape), len(parts)
+    shares = Shares(*map(np.uint32, shares))
     device.launch(kernel, grid, THREADS, *flat, parts.reshape(-1), shares, shared=shared)
     return parts
