@@ -353,7 +353,7 @@ def test_the_text_has_the_times_of_the_record():
 
 
 def test_recorded_steps_read_as_a_table_and_as_a_picture():
-    assert "A100             396 us (238 to 674)            76%         77 us (47 to 187)" in repr(STEPS)
+    assert "A100             396 us (238 to 674)            76%         77 us (47 to 188)" in repr(STEPS)
     picture = STEPS.picture()
     assert "H100 396 us launch by launch, 59 us as one graph" in picture.caption
     assert picture.caption.startswith("A step of 64 images, modelled, not measured: ")
