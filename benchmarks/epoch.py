@@ -24,9 +24,9 @@ def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256), repeats=3, images=None
     """Time a training epoch, ours and PyTorch's in turns.
 
     Both have the same network, initial weights, batches, optimiser and number of threads, and their data in
-    memory. Before the timed epochs each takes some untimed steps. PyTorch runs in separate processes: in one
-    process both would share one OpenMP, whose way of waiting suits our kernels (see `ops.shared.compiling`)
-    but costs PyTorch a seventh of its speed.
+    memory. Before the timed epochs each takes some untimed steps. Each of PyTorch's epochs runs in a new
+    process, from the initial weights; ours continue. In one process both would share one OpenMP, whose way of
+    waiting suits our kernels (see `ops.shared.compiling`) but costs PyTorch a seventh of its speed.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Checks of arguments other than arrays, of indices, and how an error message shows a value.
 
-Each function returns a valid value, or raises a TypeError or ValueError that calls the value `name`.
+Most functions return a valid value, or raise a TypeError or ValueError that calls the value `name`.
 `SETTINGS` says once what a setting may be in every backend, layer and optimiser. Every module may import this
 one, the references too; it imports only NumPy.
 """

@@ -43,7 +43,7 @@ PNG = re.compile(r"data:image/\w+;base64,[\w+/=]+")
 
 
 class Shelf:
-    """A notebook that follows the rules."""
+    """A notebook, with what the rules read of it."""
 
     def __init__(self, path, notebook=None, text=None):
         self.path = path

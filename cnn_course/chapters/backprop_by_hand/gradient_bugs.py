@@ -163,7 +163,7 @@ def _without_stride(grad_output, weight, input_shape, stride, padding):
     return padded[:, :, padding : padding + height, padding : padding + width]
 
 
-# The names that the reader chooses from. No patient has two of them, so the last isn't found by elimination.
+# The names that the reader chooses from. Two belong to no patient, so elimination doesn't find the last.
 BUGS = {
     "flipped filter": {"input": _flipped},
     "padding row skipped": {"input": _without_padding_row},

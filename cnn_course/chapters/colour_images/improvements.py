@@ -61,7 +61,7 @@ def build(name: str, batch_size: int = BATCH_SIZE, seed: int = 0) -> Sequential:
 
 
 def convolutions():
-    """Return new convolutional layers like those of `cifar_convnet_bn`."""
+    """Return new layers like those of `cifar_convnet_bn`."""
     blocks = [
         (Conv2d(a, b, 3, padding=1), MaxPool2d(2), BatchNorm2d(b), ReLU())
         for a, b in ((3, 32), (32, 64), (64, 128))

@@ -398,7 +398,7 @@ autocorrelation = Exercise(
             ("full[n - 1 + delay :]", "full[n - 1 + delay :] / signal.size"),
         ),
         "circular": (
-            "Your signal wraps around: outside its samples, the signal is zero.",
+            "Your signal wraps around. Treat it as zero outside its samples.",
             _circular,
             [
                 (

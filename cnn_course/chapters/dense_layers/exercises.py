@@ -49,7 +49,7 @@ matmul_kernel = KernelExercise(
             ("a[row, k]", "a[k, row]"),
         ),
         "wrong length": (
-            "Your sum runs over the number of rows of `{a}`. It runs along a row, over `{a}.shape[1]`.",
+            "Your sum runs over the number of rows of `{a}`. Let it run along a row, over `{a}.shape[1]`.",
             lambda a, b: (
                 within(a, len(a), max(a.shape))[:, : len(a)]
                 @ within(b, max(len(a), len(b)), b.shape[1])[: len(a)]

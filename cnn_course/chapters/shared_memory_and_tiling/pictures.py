@@ -183,8 +183,8 @@ def turned_picture(image, turned) -> plots.Picture:
     return plots.picture(
         fig,
         "A digit, and the output of your kernel. Until exercise 5 is solved you see the right output, pale.",
-        "On the left a handwritten seven. On the right what the exercise's kernel makes of it, and until "
-        "there is one, the seven lying on its side in pale grey.",
+        "On the left a handwritten seven. On the right the output of the exercise's kernel; until exercise 5 "
+        "is solved, the seven lying on its side in pale grey.",
     )
 
 

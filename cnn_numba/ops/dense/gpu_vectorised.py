@@ -78,14 +78,14 @@ def _sources(lines, tile):
 def _operand(lines, tile, vectors):
     """Return a matrix as an operand, and its source; with `vectors` rows are whole vectors of four."""
     source, begin = _sources(lines, tile)
-    pitch, none = uint32(lines + tile.padding), uint32(0)
+    pitch, zero = uint32(lines + tile.padding), uint32(0)
     fours = lines * tile.depth // (4 * tile.threads)  # vectors of a thread, this far apart:
     line_jump, k_jump = uint32(4 * tile.threads // tile.depth), uint32(4 * tile.threads // lines)
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
         matrix, along_k, first_line, first_k, line_step, k_step, lines = source
-        more_lines, more_k = (line_jump, none) if along_k else (none, k_jump)
+        more_lines, more_k = (line_jump, zero) if along_k else (zero, k_jump)
         # Lines beyond the last repeat it, and are not kept.
         last = uint32(lines - (4 if vectors and not along_k else 1))
         moved = uint32(start * k_step)
@@ -109,7 +109,7 @@ def _operand(lines, tile, vectors):
     @cuda.jit(device=True)
     def stash(source, values, tile, first):
         along_k = source[1]
-        more_lines, more_k = (line_jump, none) if along_k else (none, k_jump)
+        more_lines, more_k = (line_jump, zero) if along_k else (zero, k_jump)
         for v in range(fours):
             at = uint32(first + v * (more_k * pitch + more_lines))
             if along_k:

@@ -71,7 +71,7 @@ class Stage(NamedTuple):
     taps: int  # where in a window each element of a small kernel lies ...
     tap_count: int  # ... and their number, in whole TAPS
     panel_rows: int  # where in a panel the row of each element of the kernel lies, (C_in, H, W)
-    elements: int  # where in a block of `partial` each element of the kernel lies: see `cpu_weights`
+    elements: int  # where in a block of `rows` and `partial` each element of the kernel lies
     # Arrays of all threads, in the floats and codes.
     images: int  # of image 0; the next are a plane apart
     codes: int  # of image 0; the next are positions x columns apart

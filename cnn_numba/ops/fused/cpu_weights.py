@@ -39,7 +39,7 @@ def unpack_forward(memory, plan, index, weight, bias):
 
 @inner_jit
 def block_of(stage, oc, ic):
-    """Return where the elements for WIDTH input channels from `ic` on begin, in `rows` and in `partial`."""
+    """Return where in `rows` and `partial` an output channel's elements for WIDTH input channels begin."""
     squares = ((stage.kernel_h + SIDE - 1) // SIDE) * ((stage.kernel_w + SIDE - 1) // SIDE)
     return (ic // WIDTH * stage.out_channels + oc) * squares * GROUP * WIDTH
 

@@ -23,7 +23,7 @@ PIXELS = PATCH * PATCH
 
 
 class Planes(NamedTuple):
-    """How the kernel divides the images into blocks, and these into warps; row 0 is the padding's first."""
+    """How images are divided among blocks and warps, ints until the launch; row 0 is the padding's first."""
 
     channels: np.uint32
     height: np.uint32

@@ -36,7 +36,7 @@ _WINDOWS = 6  # whose gradients a lane loads at a time, if lanes are windows
 
 
 class Shares(NamedTuple):
-    """How the kernels divide the images among blocks; row and column 0 are the first of the padding."""
+    """How blocks share the images, ints until the launch; row and column 0 are the padding's first."""
 
     channels: np.uint32
     height: np.uint32

@@ -294,7 +294,7 @@ def test_gradients_over_many_samples_keep_their_digits(ops):
 
 @backends("norm", gpu=True)
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 3, 1, 1)], ids=str)
-def test_batch_norm_rejects_to_train_on_one_value_per_channel(ops, shape):
+def test_batch_norm_training_rejects_one_value_per_channel(ops, shape):
     arrays = image_inputs(shape)
     arguments = [arrays[name] for name in ("x", "weight", "bias", "running_mean", "running_var")]
     before = [array.copy() for array in arguments]

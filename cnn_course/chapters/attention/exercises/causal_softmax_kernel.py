@@ -155,8 +155,7 @@ causal_softmax_kernel = KernelExercise(
         ),
         "not the largest": (
             "Right where a row's scores are close to each other. Where they are far apart, `exp` overflows: "
-            "you don't subtract the *largest* score. `max` returns it and changes nothing: assign the "
-            "result.",
+            "you don't subtract the *largest* score. Assign what `max` returns: `max` alone changes nothing.",
             _shifted(lambda scores, largest: scores[:, :1]),
             _shifted(lambda scores, largest: np.where(_seen(scores), scores, np.inf).min(1, keepdims=True)),
             ("largest = max(largest, scores[i, j])", "max(largest, scores[i, j])"),
@@ -168,7 +167,7 @@ causal_softmax_kernel = KernelExercise(
             ("in range(i + 1)", "in range(i)"),
         ),
         "own weight 0": (
-            "A query's own key is in the sum, but its weight is 0. Only keys with `j > i` are hidden.",
+            "A query's own key is in the sum, but its weight is 0. Hide only keys with `j > i`.",
             _without_own_key(total=False, weight=True),
             ("j <= i", "j < i"),
         ),

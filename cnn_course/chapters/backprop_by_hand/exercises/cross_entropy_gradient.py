@@ -125,7 +125,7 @@ cross_entropy_gradient = Exercise(
             ("logits.max(axis=1, keepdims=True)", "logits.max()"),
         ),
         "largest of each column": (
-            "You subtract the largest of each column, which changes the softmax. Use each row: `axis=1`.",
+            "You subtract the largest of each column, which changes the softmax. Use each row's: `axis=1`.",
             lambda logits, labels: (
                 (_softmax(logits - logits.max(axis=0)) - one_hot(logits, labels)) / len(labels)
             ),

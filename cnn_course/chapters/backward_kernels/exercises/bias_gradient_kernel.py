@@ -56,9 +56,9 @@ def _shares_the_channel(attempt):
     if most > 96:
         raise Wrong(
             "one thread",
-            f"The numbers are right, but one thread reads {most} of 384 gradients, and the other threads of "
-            f"{CHANNEL_THREADS} could share them. Let thread `t` take the elements `t`, `t + 128`, and so "
-            "on, and let `block_sum` add up the threads' sums.",
+            f"The numbers are right, but one thread reads {most} of 384 gradients, and {CHANNEL_THREADS} "
+            "threads could share them. Let thread `t` take the elements `t`, `t + 128`, and so on, and let "
+            "`block_sum` add up the threads' sums.",
         )
 
 

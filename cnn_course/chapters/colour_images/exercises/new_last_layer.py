@@ -228,7 +228,7 @@ new_last_layer = NetworkExercise(
     properties=(_spares_the_frozen_layers,),
     mistakes={
         "nothing changed": (
-            "The network is unchanged: the last layer has neither its new numbers nor any step.",
+            "The network is unchanged: the last layer has its old numbers, and no step has changed them.",
             _learning(old=_BOTH, fixed=_BOTH),
             [(_FRESH, ""), (_WEIGHT_STEP, ""), (_BIAS_STEP, "")],
         ),

@@ -2,7 +2,7 @@
 
 FLIPPED = (
     "Your filter runs backwards: an output adds up `{weight}[i, j]` times the pixel `i` rows below and `j` "
-    "columns right of the window's first. Don't flip it, as in notebook 01."
+    "columns right of the window's first. As in notebook 01's first exercise, don't flip it."
 )
 BIAS_IN_PRODUCTS = "You add the bias once per product. Each output needs it once: add it outside the loops."
 

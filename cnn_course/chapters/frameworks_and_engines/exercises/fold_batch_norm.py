@@ -116,7 +116,7 @@ fold_batch_norm = Exercise(
         ),
         "bias dropped": (
             "You drop the convolution's bias. Many networks have none before a batch norm, but this one "
-            "does.",
+            "has one.",
             _folded(bias=lambda b, m, f, s: s - m * f),
             ("(conv_bias - mean)", "(-mean)"),
         ),

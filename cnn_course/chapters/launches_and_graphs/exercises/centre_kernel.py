@@ -81,7 +81,7 @@ class CooperativeExercise(KernelExercise):
     """
 
     def finding(self, evidence):
-        """Return the first finding; with several blocks, ask about shares and waiting."""
+        """Return the first finding; with several blocks, one about the grid's barrier."""
         found = super().finding(evidence)
         if found and found.mistake == "wrong when large":
             _blocks_wait(evidence.attempt)

@@ -66,7 +66,7 @@ decode_float16 = Exercise(
             ("-1.0 if bits >> 15 else 1.0", "bits >> 15"),
         ),
         "whole division": (
-            "`//` drops the fraction, and the mantissa is one: divide with `/`.",
+            "`//` drops the fraction, but the mantissa is a fraction: divide with `/`.",
             _decoded(whole="all"),
             _decoded(whole="normal"),
             _decoded(whole="subnormal"),

@@ -111,7 +111,7 @@ stochastic_kernel = KernelExercise(
         ),
         "up for small random bits": (
             "You round up where the random bits are *smaller* than what you cut off. That is just as fair, "
-            "but here you add the two, and the sum carries where the random bits are large.",
+            "but add the two here: the sum carries where the random bits are large.",
             lambda x, random: _upper(x + 0x10000 * (random % 65536 < x % 65536).astype(np.uint64)),
             lambda x, random: _upper(x + 0x10000 * (random % 65536 <= x % 65536).astype(np.uint64)),
             """

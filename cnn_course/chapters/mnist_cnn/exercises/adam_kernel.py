@@ -93,7 +93,7 @@ adam_kernel = KernelExercise(
             ("parameters[i] -=", "step ="),
         ),
         "old means": (
-            "You move the parameters by the means of the step before. Update them with the gradient first.",
+            "You move the parameters by the old means. Update the means with the gradient first.",
             _adam_moved(
                 lambda old, new, g, s: (
                     old[0] - s[0] * (old[1] / s[4]) / (np.sqrt(old[2] / s[5]) + s[3]),

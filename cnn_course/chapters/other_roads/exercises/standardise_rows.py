@@ -98,7 +98,7 @@ class Addresses:
         if begins and not asked.size:
             self._refuse(
                 "mask on the address",
-                f"Program {program} masks out its whole row. The mask compares the place in the row, `k < "
+                f"Program {program} masks out its whole row. In the mask, compare the place in the row, `k < "
                 "columns`, not the address.",
             )
         outside = asked[(asked < 0) | (asked >= reach)]
