@@ -91,7 +91,7 @@ def _time_epochs(model, data, batch_size, repeats):
         history = fit(network, data, optimizer, epochs=1, schedule="constant", seed=repeat, progress=False)
         processor["ours"].append(time.process_time() - begun)
         samples["ours"].append(history[0]["seconds"])
-        # A process each: some are faster than others by half, from beginning to end.
+        # A new process for each epoch: some processes are faster than others by half.
         with ProcessPoolExecutor(
             1, multiprocessing.get_context("spawn"), _start_pytorch, (model, data, recipe, threads())
         ) as pytorch:

@@ -15,7 +15,7 @@ from cnn_numba.ops.shared.jit import cores_by_size, exact_jit, serial_jit
 from cnn_numba.ops.update import checks
 
 # From this many parameters on, two cores are faster than one (measured with Adam, half a nanosecond each).
-PARALLEL_FROM = 1 << 17
+PARALLEL_FROM = 1 << 18
 
 
 def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0.0, nesterov=False):

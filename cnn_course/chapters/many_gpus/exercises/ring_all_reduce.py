@@ -96,7 +96,7 @@ def _walk(
 ):
     """Move chunks like a wrong ring, all workers in step: which, whereto, how often, added or not.
 
-    A phase that is None does nothing.
+    Where a phase is None, nothing happens.
     """
     arrays = _start(size, length)
     edges = [k * length // size for k in range(size + 1)] if cut is None else cut(size, length)
