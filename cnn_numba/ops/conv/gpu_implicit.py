@@ -120,7 +120,7 @@ def weights_operand(tile, offset):
     """
     fill_table, entries = _table_filler(tile, offset)
     loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + tile.padding
-    ahead = 2 * tile.depth  # up to the end of the step after the last, whose loads are not used
+    ahead = tile.depth  # up to the end of the last step
     place = transposed_load(tile.depth, tile.threads)
 
     @cuda.jit(device=True)
@@ -193,6 +193,7 @@ def pixels_operand(tile, position, reader):
                 values[i * each + c] = float32(0)
                 if (row < uint32(gather.source_h)) & (column < uint32(gather.source_w)):
                     values[i * each + c] = read(images, uint32(corner[c] + offset), row, column, gather)
+        cuda.syncwarp()  # with these addresses, ptxas must load at once: see `products._multiplier`
 
     @cuda.jit(device=True)
     def stash(source, values, tile, at):

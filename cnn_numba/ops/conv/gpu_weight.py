@@ -191,6 +191,7 @@ def columns_operand(tile, outputs, has_ones):
             in_w = uint32(left + column_w[i]) < uint32(shape.width)
             if (k < end) & in_h & in_w:
                 values[i] = x[uint32(corner + column_at[i])]
+        cuda.syncwarp()  # with these addresses, ptxas must load at once: see `products._multiplier`
 
     return Operand(fetch, *scattered_store(place, loads, jump, pitch), pitch), columns
 

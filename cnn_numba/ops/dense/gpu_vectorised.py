@@ -34,7 +34,8 @@ SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_
 TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest_parts=4)
 # Blocks that share a multiprocessor, with guards at the edges and with vectors: as many as have enough
 # registers, on every GPU.
-BLOCKS = {LARGE.results: (3, 4), SMALL.results: (7, 7), TENSOR.results: (3, 3)}
+BLOCKS = {LARGE.results: (3, 3), SMALL.results: (7, 7), TENSOR.results: (3, 3)}
+NOTHING = float32(0), float32(0), float32(0), float32(0)
 _PRODUCT = f"void({', '.join(['float32[::1]'] * 4 + ['uint32'] * 4 + ['bool'] * 4)})"
 
 
@@ -43,82 +44,111 @@ def aligned(matrix, vector=4):
     return matrix.shape[1] % vector == 0 and device.aligned(matrix)
 
 
-def _sources(lines, tile):
-    """Make two device functions: where a thread loads, and where in the tile it stores its first element.
+def _places(lines, tile):
+    """Make two device functions: where a thread's first element lies in the tile, as (line, k) and as index.
 
     With `along_k` neighbours in memory have neighbouring k, else neighbouring lines; so have a thread's four
-    elements, and the next thread's. A source has line and k of the thread's first element in the tile at
-    k = 0, and what a step along each adds to an index.
+    elements, and the next thread's.
     """
     fours_along_k, fours_along_lines = uint32(tile.depth // 4), uint32(lines // 4)
     pitch = uint32(lines + tile.padding)
 
     @cuda.jit(device=True)
     def place(along_k):
-        """Return the (line, k) in the tile of this thread's first element."""
         thread = uint32(cuda.threadIdx.x)
         if along_k:
             return uint32(thread // fours_along_k), thread % fours_along_k * 4
         return uint32(thread % fours_along_lines * 4), uint32(thread // fours_along_lines)
 
     @cuda.jit(device=True)
-    def source(matrix, along_k, first_line, lines, depth):
-        line, k = place(along_k)
-        line_step, k_step = (depth, uint32(1)) if along_k else (uint32(1), lines)
-        return matrix, along_k, uint32(first_line + line), k, line_step, k_step, lines
-
-    @cuda.jit(device=True)
     def begin(source):
         line, k = place(source[1])
         return uint32(k * pitch + line)
 
-    return source, begin
+    return place, begin
+
+
+class _Operand(NamedTuple):
+    """A matrix as an operand of the product engine."""
+
+    operand: Operand
+    source: object
+    """``(matrix, along_k, first_line, lines, depth, part, at)``: what the operand loads from."""
+    fours: int
+    """How many vectors of four a thread loads, and `at` has elements."""
 
 
 def _operand(lines, tile, vectors):
-    """Return a matrix as an operand, and its source; with `vectors` rows are whole vectors of four."""
-    source, begin = _sources(lines, tile)
-    pitch, zero = uint32(lines + tile.padding), uint32(0)
+    """Return the operand whose tile has so many lines; with `vectors` rows are whole vectors of four.
+
+    The tiles end where the product ends, so the first one may begin before the product does, and has zeros
+    there. No later load has to ask where the product ends.
+    """
+    place, begin = _places(lines, tile)
+    pitch, zero, tile_depth = lines + tile.padding, uint32(0), uint32(tile.depth)
     fours = lines * tile.depth // (4 * tile.threads)  # vectors of a thread, this far apart:
     line_jump, k_jump = uint32(4 * tile.threads // tile.depth), uint32(4 * tile.threads // lines)
 
     @cuda.jit(device=True)
-    def fetch(source, start, end, values):
-        matrix, along_k, first_line, first_k, line_step, k_step, lines = source
+    def source(matrix, along_k, first_line, lines, depth, part, at):
+        """Note in `at` where the thread's vectors begin in the first tile."""
+        begin, end = part
+        before = tile_depth if begin == end else uint32(begin - end) % tile_depth  # zeros
+        line, k = place(along_k)
         more_lines, more_k = (line_jump, zero) if along_k else (zero, k_jump)
+        line_step, k_step = (depth, uint32(1)) if along_k else (uint32(1), lines)
         # Lines beyond the last repeat it, and are not kept.
         last = uint32(lines - (4 if vectors and not along_k else 1))
-        moved = uint32(start * k_step)
         for v in range(fours):
-            line = min(uint32(first_line + v * more_lines), last)
-            k, at = uint32(first_k + v * more_k), 4 * v
-            index = uint32(line * line_step + k * k_step + moved)
-            k = uint32(k + start)
-            inside = k < end
-            if vectors:
-                if inside:
-                    values[at], values[at + 1], values[at + 2], values[at + 3] = load4(matrix, index)
-                else:
-                    for i in range(4):
-                        values[at + i] = 0
-            else:
-                left = uint32(end - k) if along_k else uint32(lines - line)
-                for i in range(4):
-                    values[at + i] = matrix[index + i] if inside and i < left else float32(0)
+            its_line = min(uint32(first_line + line + v * more_lines), last)
+            at[v] = uint32(its_line * line_step + uint32(begin - before + k + v * more_k) * k_step)
+        left = uint32(lines - min(uint32(first_line + line), last))
+        return matrix, along_k, at, uint32(tile_depth * k_step), k, left, begin, before
+
+    @cuda.jit(device=True)
+    def fetch_first(source, start, end, values):
+        matrix, along_k, at, step, first_k, _, _, before = source
+        more_k = zero if along_k else k_jump
+        for v in range(fours):
+            i = 4 * v
+            values[i], values[i + 1], values[i + 2], values[i + 3] = NOTHING
+            if uint32(first_k + v * more_k) >= before:
+                values[i], values[i + 1], values[i + 2], values[i + 3] = load4(matrix, at[v])
+            at[v] = uint32(at[v] + step)
+
+    @cuda.jit(device=True)
+    def fetch_vectors(source, start, end, values):
+        matrix, _, at, step, _, _, _, _ = source
+        for v in range(fours):
+            i = 4 * v
+            values[i], values[i + 1], values[i + 2], values[i + 3] = load4(matrix, at[v])
+            at[v] = uint32(at[v] + step)
+
+    @cuda.jit(device=True)
+    def fetch_numbers(source, start, end, values):
+        matrix, along_k, at, step, first_k, left, begin, before = source
+        more_k = zero if along_k else k_jump
+        for v in range(fours):
+            k = uint32(start - begin + first_k + v * more_k)
+            for i in range(4):
+                is_inside = k + i >= before if along_k else (k >= before) & (i < left)
+                values[4 * v + i] = matrix[uint32(at[v] + i)] if is_inside else float32(0)
+            at[v] = uint32(at[v] + step)
 
     @cuda.jit(device=True)
     def stash(source, values, tile, first):
         along_k = source[1]
-        more_lines, more_k = (line_jump, zero) if along_k else (zero, k_jump)
-        for v in range(fours):
-            at = uint32(first + v * (more_k * pitch + more_lines))
-            if along_k:
+        if along_k:
+            for v in range(fours):
                 for i in range(4):
-                    tile[at + i * pitch] = values[4 * v + i]
-            else:
+                    tile[first + uint32(v * line_jump + i * pitch)] = values[4 * v + i]
+        else:
+            for v in range(fours):
+                at = first + uint32(v * k_jump * pitch)
                 store4(tile, at, values[4 * v], values[4 * v + 1], values[4 * v + 2], values[4 * v + 3])
 
-    return Operand(fetch, begin, stash, lines + tile.padding), source
+    fetch, fetch_first = (fetch_vectors, fetch_first) if vectors else (fetch_numbers, None)
+    return _Operand(Operand(fetch, begin, stash, pitch, fetch_first), source, fours)
 
 
 @cuda.jit(device=True)
@@ -139,20 +169,20 @@ def tile_product(tile, vectors):
     With `vectors` all three matrices need rows of 4 n elements.
     """
     results = tile.results
-    (left, left_source), (right, right_source) = (
-        _operand(lines, tile, vectors) for lines in (tile.rows, tile.columns)
-    )
-    accumulate = product_engine(tile, left, right)
+    left, right = (_operand(lines, tile, vectors) for lines in (tile.rows, tile.columns))
+    left_source, right_source, left_fours, right_fours = left.source, right.source, left.fours, right.fours
+    accumulate = product_engine(tile, left.operand, right.operand)
     store = result_store(tile, _place, _bias)
 
     @cuda.jit(device=True, inline="always")
     def compute(a, b, bias, out, first, sizes, part, transpose_a, transpose_b, has_bias, relu):
         """Write the tile that begins at `first`; `sizes`: rows, columns, depth; `part`: of the depth."""
-        (first_row, first_column), (rows, columns, depth), (begin, end) = first, sizes, part
+        (first_row, first_column), (rows, columns, depth) = first, sizes
         sums = cuda.local.array(results, float32)
-        a_source = left_source(a, not transpose_a, first_row, rows, depth)
-        b_source = right_source(b, transpose_b, first_column, columns, depth)
-        accumulate(a_source, b_source, begin, end, sums)
+        a_at, b_at = cuda.local.array(left_fours, uint32), cuda.local.array(right_fours, uint32)
+        a_source = left_source(a, not transpose_a, first_row, rows, depth, part, a_at)
+        b_source = right_source(b, transpose_b, first_column, columns, depth, part, b_at)
+        accumulate(a_source, b_source, part[0], part[1], sums)
         # In `out`, the parts follow one another as further rows.
         before = cuda.blockIdx.z * rows
         first, end_row = (uint32(before + first_row), first_column), uint32(before + rows)

@@ -88,8 +88,8 @@ class Operand(NamedTuple):
     """
 
     fetch: object
-    """``(source, start, end, values)``: load the thread's share of the tile at k = `start`; zeros past
-    `end`."""
+    """``(source, start, end, values)``: load the thread's share of the next tile, that at k = `start`; zeros
+    past `end`."""
     begin: object
     """``(source)``: where in the tile the thread's share begins."""
     stash: object
@@ -97,6 +97,8 @@ class Operand(NamedTuple):
     pitch: int
     """Distance from one k to the next in the tile, a multiple of 4. With four more than a multiple of 32,
     what is written down a column goes to different banks."""
+    fetch_first: object = None
+    """What loads the first tile, if not `fetch`."""
 
 
 def tile_for(precision, tensor_tile, other_tile):
@@ -159,6 +161,7 @@ def _fragments(tile, row_pitch, column_pitch):
 
     @cuda.jit(device=True)
     def multiply(tile, row_at, column_at, rows, columns, sums):
+        cuda.syncwarp()  # see `_multiplier`
         for j in range(column_tiles):
             right = four(tile, column_at + uint32(8 * j), column_step)
             columns[4 * j], columns[4 * j + 1], columns[4 * j + 2], columns[4 * j + 3] = right
@@ -195,21 +198,26 @@ def _rounder(tile, loads):
     return round_values if nearest else leave
 
 
-def _multiplier(tile, row_pitch, column_pitch, steps):
+def _multiplier(tile, row_pitch, column_pitch, steps, whole=True):
     """Make a device function that adds `steps` products, a power of 2, to each of a thread's sums.
 
     Every number that comes from shared memory is used thread_columns (or thread_rows) times, so that
     multiplying takes longer than loading. The steps are written out one after the other, as the compiler
     would not do it: their addresses are constants from the first, and the loads of one run beside the
     multiplications of another.
+
+    ptxas likes to move the loads of the next tile behind all multiplications, where their results are used.
+    It does not move them across the warp's barrier in the middle.
     """
     if steps > 1:
-        half = _multiplier(tile, row_pitch, column_pitch, steps // 2)
+        half = _multiplier(tile, row_pitch, column_pitch, steps // 2, whole=False)
         row_jump, column_jump = uint32(steps // 2 * row_pitch), uint32(steps // 2 * column_pitch)
 
         @cuda.jit(device=True)
         def multiply(tile, row_at, column_at, rows, columns, sums):
             half(tile, row_at, column_at, rows, columns, sums)
+            if whole:
+                cuda.syncwarp()
             half(tile, row_at + row_jump, column_at + column_jump, rows, columns, sums)
 
         return multiply
@@ -246,18 +254,34 @@ def product_engine(tile, left, right):
     row_loads, column_loads = tile.row_loads, tile.column_loads
     left_half, half = tile.depth * left.pitch, tile.depth * (left.pitch + right.pitch)
     size = 2 * half
-    fetch_left, begin_left, stash_left, _ = left
-    fetch_right, begin_right, stash_right, _ = right
+    fetch_left, begin_left, stash_left, _, first_left = left
+    fetch_right, begin_right, stash_right, _, first_right = right
+    fetch_first_left, fetch_first_right = first_left or fetch_left, first_right or fetch_right
     if tile.tensor_cores:
         steps, row_numbers, column_numbers = 16, 1, 2 * thread_columns
         first, multiply = _fragments(tile, left.pitch, right.pitch)
     else:
-        steps = 8
-        row_numbers, column_numbers = thread_rows, thread_columns
+        steps, row_numbers, column_numbers = 8, thread_rows, thread_columns
         multiply = _multiplier(tile, left.pitch, right.pitch, steps)
         first, _, _ = thread_results(tile)
     left_jump, right_jump = uint32(steps * left.pitch), uint32(steps * right.pitch)
     round_left, round_right = _rounder(tile, row_loads), _rounder(tile, column_loads)
+
+    @cuda.jit(device=True)
+    def multiply_tile(tiles, left_at, right_at, rows, columns, sums):
+        left_end = uint32(left_at + left_half)
+        while left_at != left_end:
+            multiply(tiles, left_at, right_at, rows, columns, sums)
+            left_at, right_at = uint32(left_at + left_jump), uint32(right_at + right_jump)
+
+    @cuda.jit(device=True)
+    def stash(left_source, right_source, next_left, next_right, tiles, left_to, right_to):
+        """Put what was fetched where no thread has read since the last barrier."""
+        round_left(next_left)
+        round_right(next_right)
+        stash_left(left_source, next_left, tiles, left_to)
+        stash_right(right_source, next_right, tiles, right_to)
+        cuda.syncthreads()
 
     @cuda.jit(device=True, inline="always")
     def accumulate(left_source, right_source, begin, end, sums):
@@ -269,30 +293,25 @@ def product_engine(tile, left, right):
         for i in range(results):
             sums[i] = float32(0)
         row, column = first()
-        # The half that is read and the one that is written change places at each step. Where a thread writes
-        # is carried along: the compiler would work it out again from the thread's number.
-        here, move = uint32(half), uint32(half)
+        # The half that is read and the one that is written change places at each step. All places are carried
+        # along: the compiler would work them out again from the thread's number.
+        left_at, right_at = uint32(row), uint32(column + left_half)
         left_to, right_to = begin_left(left_source), uint32(begin_right(right_source) + left_half)
-        start = begin
-        while start < uint32(end + depth):
+        fetch_first_left(left_source, begin, end, next_left)
+        fetch_first_right(right_source, begin, end, next_right)
+        stash(left_source, right_source, next_left, next_right, tiles, left_to, right_to)
+        start, move = uint32(begin + depth), uint32(half)
+        while start < end:
             # The next tiles are on their way from global memory while the current ones are multiplied.
             fetch_left(left_source, start, end, next_left)
             fetch_right(right_source, start, end, next_right)
-            if start > begin:
-                left_at, right_at = uint32(here + row), uint32(uint32(here + left_half) + column)
-                left_end = uint32(left_at + left_half)
-                while left_at != left_end:
-                    multiply(tiles, left_at, right_at, rows, columns, sums)
-                    left_at, right_at = uint32(left_at + left_jump), uint32(right_at + right_jump)
-            round_left(next_left)
-            round_right(next_right)
-            # Into the other half, which no thread has read since the last barrier.
-            stash_left(left_source, next_left, tiles, left_to)
-            stash_right(right_source, next_right, tiles, right_to)
-            cuda.syncthreads()
+            multiply_tile(tiles, left_at, right_at, rows, columns, sums)
             left_to, right_to = uint32(left_to + move), uint32(right_to + move)
-            here, move = uint32(here - move), uint32(-move)
+            left_at, right_at = uint32(left_at + move), uint32(right_at + move)
+            move = uint32(-move)
+            stash(left_source, right_source, next_left, next_right, tiles, left_to, right_to)
             start = uint32(start + depth)
+        multiply_tile(tiles, left_at, right_at, rows, columns, sums)
 
     return accumulate
 

@@ -5,7 +5,7 @@ import math
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shared.warps import store4
 
-MINUS_INFINITY = float32(-math.inf)
+MINUS_INFINITY, ZERO = float32(-math.inf), float32(0)
 OUTSIDE = uint32(0xFFFFFFFF)  # a place outside of every array
 
 # How the 32 threads of a warp lie on its results. Reading four numbers each, they read 8 x 4 neighbours of a
@@ -126,17 +126,17 @@ def result_store(tile, place, addend, by_row=False):
     @cuda.jit(device=True)
     def store_four(i, how):
         """Write the results of row i in four columns, that of the first at `at` in the thread's sums."""
-        sums, at, addends, places, row, rows, pitch, bound, fours, target, given = how
+        sums, at, addends, places, row, rows, pitch, relu, fours, target, given = how
         m, at = uint32(row + result_row(i)), i * thread_columns + at
         if by_row:
             addends[0] = addend(given, m)
         if m < rows:
-            four = (
-                at_least(bound, sums[at] + addends[0]),
-                at_least(bound, sums[at + 1] + addends[second]),
-                at_least(bound, sums[at + 2] + addends[third]),
-                at_least(bound, sums[at + 3] + addends[fourth]),
-            )
+            one, two = sums[at] + addends[0], sums[at + 1] + addends[second]
+            three, last = sums[at + 2] + addends[third], sums[at + 3] + addends[fourth]
+            if relu:
+                one, two = at_least(ZERO, one), at_least(ZERO, two)
+                three, last = at_least(ZERO, three), at_least(ZERO, last)
+            four = one, two, three, last
             if not fours:
                 _put_each(target, places, m * pitch, four)
             elif places[0] != OUTSIDE:
@@ -146,14 +146,14 @@ def result_store(tile, place, addend, by_row=False):
 
     @cuda.jit(device=True)
     def store_columns(number, how):
-        sums, row, column, rows, pitch, bound, fours, target, given = how
+        sums, row, column, rows, pitch, relu, fours, target, given = how
         places, addends = cuda.local.array(4, uint32), cuda.local.array(4, float32)
         for q in range(4):
             n = uint32(column + result_column(4 * number + q))
             places[q] = place(given, n) if q == 0 or not fours else OUTSIDE
             if not by_row:
                 addends[q] = addend(given, n)
-        store_rows(0, (sums, 4 * number, addends, places, row, rows, pitch, bound, fours, target, given))
+        store_rows(0, (sums, 4 * number, addends, places, row, rows, pitch, relu, fours, target, given))
 
     store_all = _written_out(thread_columns // 4, store_columns)
 
@@ -161,6 +161,6 @@ def result_store(tile, place, addend, by_row=False):
     def store(sums, first, rows, pitch, relu, fours, target, given):
         row, column = first_result()
         row, column, fours = uint32(first[0] + row), uint32(first[1] + column), fours and in_fours
-        store_all(0, (sums, row, column, rows, pitch, lower_bound(relu), fours, target, given))
+        store_all(0, (sums, row, column, rows, pitch, relu, fours, target, given))
 
     return store
