@@ -127,11 +127,12 @@ def count_machine_code(code, recording):
     rounded = {
         (one.file, one.line) for part in recording.listings for one in part if _name(one.opcode) in _ROUNDED
     }
+    # What two branches share may get a line where PTX has nothing of the kind, which then says nothing.
+    listed = {found[0] for part in recording.listings for one in part if (found := _anchor_of_ptx(one))}
     anchors = [
         anchor
-        for anchor in sorted({*wanted, *offered})
-        if anchor in offered
-        and not (anchor.what in _FLOAT32 and (anchor[1:] in rounded or not wanted.get(anchor)))
+        for anchor in sorted(listed & {*offered})
+        if not (anchor.what in _FLOAT32 and (anchor[1:] in rounded or not wanted.get(anchor)))
     ]
     counts, over, under = _solve(blocks, anchors, wanted, offered, predicated, recording)
     executed = np.zeros(len(code.steps))
@@ -240,22 +241,23 @@ class _Program:
         self.size = self.first_slack + 2 * len(anchors)
         self.below = self._flow()
         self.equal, self.given = [{0: 1.0}], [float(entries)]
-        total = sum(wanted.values()) + entries
+        # Costs are of all that is wanted, not of one unit: the solver takes costs below 1e-7 for none.
+        self.total = total = sum(wanted.values()) + entries
         self.cost = np.zeros(self.size)
-        self.cost[: len(blocks)] = [(block.last - block.first) * _INSTRUCTION / total for block in blocks]
+        self.cost[: len(blocks)] = [(block.last - block.first) * _INSTRUCTION for block in blocks]
         # Warps diverge if anchors require it, not to save instructions.
         for number, (source, _) in enumerate(self.edges, self.first_edge):
-            self.cost[number] = 0.0 if blocks[source].leaves else _DIVERGENCE / total
+            self.cost[number] = 0.0 if blocks[source].leaves else _DIVERGENCE
         for i, block in enumerate(blocks):
             if block.targets and not block.leaves:
-                self.cost[i] -= _DIVERGENCE / total
+                self.cost[i] -= _DIVERGENCE
         for i, anchor in enumerate(anchors):
             more, want = self.first_slack + 2 * i, wanted.get(anchor, 0.0)
             self.equal.append(dict(offered[anchor]) | {more: -1.0, more + 1: 1.0})
             self.given.append(want)
-            weight = (_WEAK_ANCHOR if anchor.what in _WEAK else _ANCHOR) / max(want, entries * 1e-3)
+            weight = (_WEAK_ANCHOR if anchor.what in _WEAK else _ANCHOR) * total / max(want, entries * 1e-3)
             # A predicated instruction is issued at least as often as it is executed.
-            self.cost[more] = _INSTRUCTION / max(want, entries) if anchor in predicated else weight
+            self.cost[more] = _INSTRUCTION if anchor in predicated else weight
             self.cost[more + 1] = weight
 
     def _flow(self):
@@ -316,5 +318,5 @@ class _Program:
         if found.x is None:
             return None
         slack = found.x[self.first_slack :]
-        missed = float(self.cost[self.first_slack :] @ slack)
+        missed = float(self.cost[self.first_slack :] @ slack) / self.total
         return _Solution(np.maximum(found.x[: len(self.blocks)], 0.0), slack[::2], slack[1::2], missed)
