@@ -130,7 +130,7 @@ def test_large_products_and_convolutions_come_near_the_bound():
         for shape in ((2048, 2048), (2048, 2048), (64, 32, 56, 56), (32, 32, 3, 3))
     )
     work = {
-        "product": (lambda: matmul_vectorised(a, b), 2 * 2048**3, (0.95, 0.92, 0.8)),
+        "product": (lambda: matmul_vectorised(a, b), 2 * 2048**3, (0.95, 0.92, 0.85)),
         "convolution": (
             lambda: conv_gpu.conv2d_forward(images, weight, None, 1, 1),
             2 * 64 * 32 * 56**2 * 32 * 9,
