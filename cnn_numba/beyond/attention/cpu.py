@@ -14,7 +14,6 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.beyond.attention import checks
-from cnn_numba.beyond.views import merge_axes
 from cnn_numba.ops.shapes import HOST, check_scratch
 from cnn_numba.ops.shared.elementary import exp
 from cnn_numba.ops.shared.jit import exact_jit, parallel_jit, serial_jit
@@ -27,6 +26,7 @@ from cnn_numba.ops.shared.tile import (
     multiply_tile,
     round_up,
 )
+from cnn_numba.ops.shared.views import merge_axes
 
 # In float32 a larger log_sum_exp keeps fewer than four digits of the exponentials' sum, finally none; then
 # the backward pass computes the sum again.

@@ -8,9 +8,9 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.beyond.attention import checks
 from cnn_numba.beyond.attention.gpu_tiled import ROWS, kernels_for
-from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device.compiler import cuda, uint32
 from cnn_numba.ops.shapes import DEVICE, check_kind
+from cnn_numba.ops.shared.views import merge_axes
 
 THREADS = 256
 _MOVE = f"void(float32[::1], {', '.join(['uint32'] * 5)}, float32[::1])"

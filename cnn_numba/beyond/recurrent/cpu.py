@@ -14,7 +14,6 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.beyond.recurrent import checks
-from cnn_numba.beyond.views import merge_axes
 from cnn_numba.ops.dense.cpu import linear_backward_bias, linear_backward_input
 from cnn_numba.ops.shapes import HOST, check_fit, check_kind
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
@@ -26,6 +25,7 @@ from cnn_numba.ops.shared.tile import (
     multiply_tile,
     round_up,
 )
+from cnn_numba.ops.shared.views import merge_axes
 
 #: Rows of the gates that are multiplied at a time for the weights' gradients: so few that they stay in the
 #: caches and their pages in the TLB.
