@@ -38,9 +38,8 @@ class AttentionScratch(NamedTuple):
     """Working space of attention, one part per thread; `keys` are rounded up to whole tiles."""
 
     across: np.ndarray  # (T, size): keys, features down and keys across, for the scores
-    down: np.ndarray  # (T, size): values, keys down and features across, for the averages
-    across_values: np.ndarray  # (T, size): the other two, for the backward pass
-    down_keys: np.ndarray  # (T, size)
+    across_values: np.ndarray  # (T, size): the same of the values, for the backward pass
+    down: np.ndarray  # (T, size): values, keys down and features across; in the backward pass the keys
     scores: np.ndarray  # (T, TILE_ROWS * keys)
     grad_scores: np.ndarray  # (T, TILE_ROWS * keys)
     tile: np.ndarray  # (T, TILE_ROWS * TILE_COLUMNS): the products with six rows
@@ -61,7 +60,7 @@ def _scratch_shapes(keys, head_dim):
     threads, keys = numba.get_num_threads(), round_up(keys, TILE_COLUMNS)
     across, down = keys * (head_dim + 1), round_up(head_dim, TILE_COLUMNS) * (keys + 1)
     features = round_up(head_dim, WIDTH)
-    sizes = [across, down, across, down, TILE_ROWS * keys, TILE_ROWS * keys]
+    sizes = [across, across, down, TILE_ROWS * keys, TILE_ROWS * keys]
     sizes += [_TILE_SIZE, 2 * TILE_ROWS * features, keys * features, keys * features]
     return AttentionScratch(*((threads, size) for size in sizes))
 
@@ -327,7 +326,7 @@ def _attention_backward(grad_output, q, k, v, out, log_sum_exp, causal, scratch,
     threads = scratch.tile.shape[0]
     for thread in prange(threads):
         key_panels, value_panels = scratch.across[thread], scratch.across_values[thread]
-        down, tile, rows = scratch.down_keys[thread], scratch.tile[thread], scratch.rows[thread]
+        down, tile, rows = scratch.down[thread], scratch.tile[thread], scratch.rows[thread]
         weights, grad_weights = scratch.scores[thread], scratch.grad_scores[thread]
         key_sums, value_sums = scratch.grad_k[thread], scratch.grad_v[thread]
         for head in range(thread * heads // threads, (thread + 1) * heads // threads):
