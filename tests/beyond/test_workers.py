@@ -253,15 +253,17 @@ def test_shares_cover_everything_and_differ_by_at_most_one(size, count):
     assert max(counts) - min(counts) <= 1
 
 
-def test_buckets_hold_all_layers_from_last_to_first():
+def test_buckets_hold_all_layers_from_last_to_first(monkeypatch):
     model = toy_cnn(4, "cpu")
-    cut = Buckets(model, Workers(0, 2), Untimed(), most=400)
+    monkeypatch.setattr(buckets, "BUCKET_BYTES", 400)
+    cut = Buckets(model, Workers(0, 2), Untimed())
     # 12 * 4 + 4, 64 * 12 + 12 and 9 * 4 + 4 parameters
     assert cut.layers == [["linear2", "linear1"], ["conv1"]]
     assert cut.slices == [slice(40, 872), slice(0, 40)]
     assert [bucket["bytes"] for bucket in cut.about()] == [832 * 4, 160]
-    assert Buckets(model, Workers(0, 2), Untimed(), most=4).layers == [["linear2"], ["linear1"], ["conv1"]]
     assert list(cut.after()) == ["backward linear1", "backward conv1"]
+    monkeypatch.setattr(buckets, "BUCKET_BYTES", 4)
+    assert Buckets(model, Workers(0, 2), Untimed()).layers == [["linear2"], ["linear1"], ["conv1"]]
 
 
 def test_a_bucket_is_reduced_during_the_backward_pass_of_earlier_layers(data):
