@@ -197,9 +197,8 @@ def check_indices(
         ...
     ValueError: tokens must lie in 0..9, got 10 at position 0, 1
     """
-    outside = (indices < 0) | (indices >= count)
-    if outside.any():
-        position = np.argwhere(outside)[0].tolist()
+    if indices.size and not 0 <= indices.min() <= indices.max() < count:
+        position = np.argwhere((indices < 0) | (indices >= count))[0].tolist()
         where = ", ".join(map(str, position))
         raise error(f"{name} must lie in 0..{count - 1}, got {indices[tuple(position)]} at position {where}")
 

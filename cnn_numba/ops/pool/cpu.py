@@ -3,6 +3,7 @@
 import numpy as np
 from numba import prange
 
+from cnn_numba.arguments import check_indices
 from cnn_numba.ops.pool import checks
 from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
@@ -77,12 +78,7 @@ def _max_pool2d_backward(grad_output, argmax, grad_input):
 def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     """Send each gradient to the element that was the maximum; see `reference.max_pool2d_backward`."""
     *_, grad_input = checks.max_pool2d_backward(HOST, input_shape, grad_output, argmax, grad_input)
-    last = grad_input.shape[2] * grad_input.shape[3] - 1
-    if argmax.size and not (argmax.min() >= 0 and argmax.max() <= last):
-        raise ValueError(
-            f"argmax must lie in 0..{last}, got {argmax.min()}..{argmax.max()} "
-            f"for input_shape {grad_input.shape}"
-        )
+    check_indices(argmax, grad_input.shape[2] * grad_input.shape[3], "argmax", ValueError)
     _max_pool2d_backward(*(merge_axes(flat_planes(array)) for array in (grad_output, argmax, grad_input)))
     return grad_input
 
