@@ -11,15 +11,9 @@ from cnn_numba.ops.shared.views import flat_planes, merge_axes
 
 
 @serial_jit
-def _beats(value, best):
-    """Return whether `value` is the new maximum; a NaN always is, so that it shows in the result."""
-    return (value > best) or (value != value)
-
-
-@serial_jit
 def _larger(best, where, value, here):
-    """Return the larger of the maximum so far and another value, with its position."""
-    better = _beats(value, best)
+    """Return the larger of the maximum so far and another value, with its position; a NaN is larger."""
+    better = (value > best) or (value != value)
     return value if better else best, here if better else where
 
 
@@ -50,8 +44,7 @@ def _max_pool2d(x, window, out, argmax):
                 best, where = np.float32(-np.inf), max(top, 0) * width + max(left, 0)
                 for h in range(max(top, 0), min(top + window.kernel_h, height)):
                     for w in range(max(left, 0), min(left + window.kernel_w, width)):
-                        if _beats(x[plane, h, w], best):
-                            best, where = x[plane, h, w], h * width + w
+                        best, where = _larger(best, where, x[plane, h, w], h * width + w)
                 out[plane, oh, ow], argmax[plane, oh, ow] = best, where
 
 
