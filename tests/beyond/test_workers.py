@@ -26,7 +26,7 @@ from cnn_numba.beyond.workers import buckets, joining, process_group
 from cnn_numba.beyond.workers.buckets import Buckets
 from cnn_numba.beyond.workers.joining import environment
 from cnn_numba.beyond.workers.process_group import ProcessGroup, WorkersError
-from cnn_numba.beyond.workers.shared_part import SharedPart
+from cnn_numba.beyond.workers.shared_part import SharedPart, ShareScaler
 from cnn_numba.beyond.workers.workers import Workers
 from cnn_numba.data import Dataset
 from cnn_numba.extras import MissingPackage
@@ -225,8 +225,8 @@ def test_a_wrong_weight_is_seen(data, monkeypatch):
     # The mean of the workers' means, which a batch that does not divide makes another number.
     monkeypatch.setattr(
         SharedPart,
-        "weight",
-        lambda part, count: np.full(1, 0.25, np.float32),
+        "scaler_of",
+        lambda part, count: ShareScaler(part.scaler, part.model, 0.25),
     )
     wrong = together(4, lambda workers: training(data, workers))[0]
     assert (distance(wrong, exact) > 100 * (4 * distance(alone, exact) + 1e-6)).all()
