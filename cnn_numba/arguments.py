@@ -185,14 +185,22 @@ def instance(value: object, name: str, *kinds: type) -> None:
         raise TypeError(f"{name} must be of type {wanted}, got {shown(value)}")
 
 
-def check_indices(indices: np.ndarray, count: int) -> None:
-    """Raise IndexError unless all indices, shape (n,), lie between 0 and ``count - 1``."""
-    outside = (indices < 0) | (indices >= count)
-    if outside.any():
-        position = outside.argmax()
-        raise IndexError(
-            f"indices must lie in 0..{count - 1}, got {indices[position]} at position {position}"
-        )
+def check_indices(
+    indices: np.ndarray, count: int, name: str = "indices", error: type[Exception] = IndexError
+) -> None:
+    """Raise an error unless all indices lie between 0 and ``count - 1``.
+
+    Examples
+    --------
+    >>> check_indices(np.array([[3, 10]]), 10, "tokens", ValueError)
+    Traceback (most recent call last):
+        ...
+    ValueError: tokens must lie in 0..9, got 10 at position 0, 1
+    """
+    if indices.size and not 0 <= indices.min() <= indices.max() < count:
+        position = np.argwhere((indices < 0) | (indices >= count))[0].tolist()
+        where = ", ".join(map(str, position))
+        raise error(f"{name} must lie in 0..{count - 1}, got {indices[tuple(position)]} at position {where}")
 
 
 def per_channel(value: Any, name: str, channels: int) -> tuple[float, ...]:

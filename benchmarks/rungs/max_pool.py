@@ -6,16 +6,16 @@ from cnn_numba.ops.pool.gpu import (
     THREADS,
     max_pool2d_forward_2x2_kernel,
     max_pool2d_forward_naive_kernel,
-    planes,
 )
 from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shared.views import merge_axes
 
 
 def max_pool2d_forward_naive(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
     """`max_pool2d_forward` for any window: one thread per output loops over its window."""
     options = stride, padding, kernel_size
     _, out, argmax, window = checks.max_pool2d_forward(DEVICE, x, out, argmax, window=options)
-    arguments = planes(x), window, out.ravel(), argmax.ravel()
+    arguments = merge_axes(x), window, out.ravel(), argmax.ravel()
     device.launch_for_each(max_pool2d_forward_naive_kernel, out.size, THREADS, *arguments)
     return out, argmax
 
@@ -26,6 +26,6 @@ def max_pool2d_forward_2x2(x, kernel_size, stride=None, padding=0, out=None, arg
     _, out, argmax, window = checks.max_pool2d_forward(DEVICE, x, out, argmax, window=options)
     if window[:6] != (2, 2, 2, 2, 0, 0):
         raise ValueError(f"max_pool2d_forward_2x2 takes kernel 2, stride 2, no padding; got {window[:6]}")
-    arguments = planes(x), out.ravel(), argmax.ravel()
+    arguments = merge_axes(x), out.ravel(), argmax.ravel()
     device.launch_for_each(max_pool2d_forward_2x2_kernel, out.size, THREADS, *arguments)
     return out, argmax

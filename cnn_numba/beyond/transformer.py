@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from cnn_numba.arguments import shown
 from cnn_numba.beyond.attention.layers import MultiHeadAttention
 from cnn_numba.beyond.norm.layers import LayerNorm
-from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device import Array, head
 from cnn_numba.nn.layer import Layer, Shape, layer_list
 from cnn_numba.nn.layers import GELU, Linear, View
 from cnn_numba.ops.backends import BackendLike
+from cnn_numba.ops.shared.views import merge_axes
 
 
 class TokenLinear(Linear):

@@ -90,13 +90,6 @@ class Argument(NamedTuple):
         return sizes, wrong
 
 
-class _Known(NamedTuple):
-    """What is known of shapes that match."""
-
-    sizes: dict  # of the axes
-    windows: dict  # a further `_Known` for each output size of a window
-
-
 class Seen:
     """A cache of the results of checks: a training step gives an operation the same arrays each time.
 
@@ -209,13 +202,9 @@ class Spec:
 
     def _key(self, arrays, window):
         """Return a key for these arguments alone; None if shape or window are not plain."""
-        if not self._shapes and window is None:
-            return tuple(map(id, arrays))
-        key = [*map(id, arrays)]
+        key = [*map(id, arrays), window]
         for index in self._shapes:
             key[index] = arrays[index]
-        if window is not None:
-            key.append(window)
         return tuple(key) if all(map(is_plain, key)) else None
 
     def _check(self, memory, arrays, window):
@@ -233,21 +222,20 @@ class Spec:
                 shapes.append(array.shape)
             checked.append(array)
         shapes = tuple(shapes)
-        known = self._known.get(shapes) or self._compare(self._known, shapes, shapes, {})
+        sizes = self._known.get((shapes, ())) or self._compare(shapes, ())
         if window is not None:
-            window = memory.window(known.sizes, *window)
-            out = window.out
-            known = known.windows.get(out) or self._compare(known.windows, out, shapes, out)
+            window = memory.window(sizes, *window)
+            sizes = self._known.get((shapes, window.out)) or self._compare(shapes, window.out)
         if outputs:
             memory.apart(outputs, inputs, self.may_be)
         for index in self.made:
             if checked[index] is None:
                 argument = self.arguments[index]
-                checked[index] = memory.empty(argument.shape(known.sizes), argument.dtype)
+                checked[index] = memory.empty(argument.shape(sizes), argument.dtype)
         return checked, window
 
-    def _compare(self, known, key, shapes, out):
-        """Check that the shapes match; return and store what is known of them from now on.
+    def _compare(self, shapes, out):
+        """Check that the shapes match; return and store the sizes of their axes.
 
         Arguments with computed axes wait until these are known, in `out`.
         """
@@ -266,10 +254,10 @@ class Spec:
                         f"{argument.name} must not be empty, got shape {shape}: {axis} is {now[axis]}"
                     )
             sizes = now
-        if len(known) > _MOST_KNOWN:
-            known.clear()
-        known[key] = _Known(sizes, {})
-        return known[key]
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+        self._known[shapes, out] = sizes
+        return sizes
 
 
 def _refusal(argument, shape, wrong, sizes, sources):

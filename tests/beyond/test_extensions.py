@@ -148,7 +148,7 @@ def test_errors_of_workers_name_the_last_checkpoint(tmp_path):
 
 def test_a_share_scales_after_the_loss_scale():
     model = small_net()
-    scaler = ShareScaler(LossScaler(model, scale=8.0), model, np.array([0.25], np.float32))
+    scaler = ShareScaler(LossScaler(model, scale=8.0), model, 0.25)
     assert scaler.scale_gradient(np.ones((1, 2), np.float32)).tolist() == [[2.0, 2.0]]
 
 
@@ -157,7 +157,7 @@ def test_a_part_knows_its_share_and_why_there_are_no_graphs():
         model = toy_norm(workers.count(10), "cpu")
         part = workers.part(model, Scaler(), Untimed())
         assert part.scaler_of(3) is part.scaler_of(3)
-        return part.weight(3)[0], list(part.cuts), part.no_graphs
+        return part.scaler_of(3).share[0], list(part.cuts), part.no_graphs
 
     (first, cuts, why), (second, *_) = together(2, shared)
     assert (first, second) == (np.float32(2 / 3), np.float32(1 / 3))

@@ -26,7 +26,7 @@ from cnn_numba.beyond.workers import buckets, joining, process_group
 from cnn_numba.beyond.workers.buckets import Buckets
 from cnn_numba.beyond.workers.joining import environment
 from cnn_numba.beyond.workers.process_group import ProcessGroup, WorkersError
-from cnn_numba.beyond.workers.shared_part import SharedPart
+from cnn_numba.beyond.workers.shared_part import SharedPart, ShareScaler
 from cnn_numba.beyond.workers.workers import Workers
 from cnn_numba.data import Dataset
 from cnn_numba.extras import MissingPackage
@@ -225,8 +225,8 @@ def test_a_wrong_weight_is_seen(data, monkeypatch):
     # The mean of the workers' means, which a batch that does not divide makes another number.
     monkeypatch.setattr(
         SharedPart,
-        "weight",
-        lambda part, count: np.full(1, 0.25, np.float32),
+        "scaler_of",
+        lambda part, count: ShareScaler(part.scaler, part.model, 0.25),
     )
     wrong = together(4, lambda workers: training(data, workers))[0]
     assert (distance(wrong, exact) > 100 * (4 * distance(alone, exact) + 1e-6)).all()
@@ -253,15 +253,17 @@ def test_shares_cover_everything_and_differ_by_at_most_one(size, count):
     assert max(counts) - min(counts) <= 1
 
 
-def test_buckets_hold_all_layers_from_last_to_first():
+def test_buckets_hold_all_layers_from_last_to_first(monkeypatch):
     model = toy_cnn(4, "cpu")
-    cut = Buckets(model, Workers(0, 2), Untimed(), most=400)
+    monkeypatch.setattr(buckets, "BUCKET_BYTES", 400)
+    cut = Buckets(model, Workers(0, 2), Untimed())
     # 12 * 4 + 4, 64 * 12 + 12 and 9 * 4 + 4 parameters
     assert cut.layers == [["linear2", "linear1"], ["conv1"]]
     assert cut.slices == [slice(40, 872), slice(0, 40)]
     assert [bucket["bytes"] for bucket in cut.about()] == [832 * 4, 160]
-    assert Buckets(model, Workers(0, 2), Untimed(), most=4).layers == [["linear2"], ["linear1"], ["conv1"]]
     assert list(cut.after()) == ["backward linear1", "backward conv1"]
+    monkeypatch.setattr(buckets, "BUCKET_BYTES", 4)
+    assert Buckets(model, Workers(0, 2), Untimed()).layers == [["linear2"], ["linear1"], ["conv1"]]
 
 
 def test_a_bucket_is_reduced_during_the_backward_pass_of_earlier_layers(data):

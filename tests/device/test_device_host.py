@@ -8,6 +8,7 @@ from numba import cuda
 
 from cnn_numba import device
 from cnn_numba.device import arrays, health, selection
+from cnn_numba.device.arrays import extent
 from cnn_numba.device.health import Finding
 from cnn_numba.device.usable import driver_status
 from cnn_numba.ops import shapes
@@ -62,7 +63,7 @@ def test_overlap():
     x = device.zeros(8)
 
     def overlap(a, b):
-        return device.overlap(device.extent(a), device.extent(b))
+        return arrays.overlap(extent(a), extent(b))
 
     assert overlap(x, x)
     assert overlap(x[:5], x[4:])

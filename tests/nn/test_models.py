@@ -423,5 +423,5 @@ def test_too_many_parameters_for_the_kernels_raise():
 
 def test_wrong_labels_are_rejected_by_the_loss():
     loss = CrossEntropyLoss(2, 3)
-    with pytest.raises(ValueError, match="got 3 at index 1"):
+    with pytest.raises(ValueError, match="got 3 at position 1"):
         loss.forward(np.zeros((2, 3), np.float32), np.array([0, 3], np.int32))

@@ -9,6 +9,7 @@ import gpuless
 from benchmarks.ops import launches_of
 from benchmarks.rungs import matmul
 from cnn_numba import device
+from cnn_numba.device.arrays import extent, overlap
 from cnn_numba.ops.dense import gpu, gpu_vectorised, reference
 from cnn_numba.ops.dense.gpu_vectorised import LARGE, SMALL, choose_tile, count_parts, most_partial_sums
 from cnn_numba.ops.shared.warps import sum_grid
@@ -174,8 +175,8 @@ def test_the_placeholder_of_a_bias_is_not_written_to(rng):
     a, b, out = on_device(a, b, poisoned((4, 4)))
     (launch,) = launches_of(lambda: matmul.matmul_split(a, b, out), run=False)
     *_, bias, sums = launch.arguments[:4]
-    assert device.extent(sums) == device.extent(out)
-    assert not device.overlap(device.extent(bias), device.extent(sums))
+    assert extent(sums) == extent(out)
+    assert not overlap(extent(bias), extent(sums))
 
 
 sizes = st.integers(1, 5000)

@@ -4,7 +4,7 @@ from helpers import backends, poisoned, signatures, strided
 from numba import njit
 
 from cnn_numba.ops.gather import cpu, gpu, reference
-from cnn_numba.ops.shared.jit import FASTMATH
+from cnn_numba.ops.shared.compiling import FASTMATH
 
 # several blocks, two and three channels, planes that no vector divides, one pixel
 SHAPES = [(70, 1, 9, 7), (9, 3, 8, 8), (5, 2, 3, 7), (1, 1, 1, 1), (4, 3, 1, 5)]

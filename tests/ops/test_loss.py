@@ -256,9 +256,9 @@ def test_two_calls_give_the_same_bits(ops):
 
 
 WRONG_LABELS = [
-    (np.array([0, 3, 1], np.int32), ValueError, "labels must lie in 0..2, got 3 at index 1"),
-    (np.array([0, 1, -1], np.int32), ValueError, "labels must lie in 0..2, got -1 at index 2"),
-    (np.array([2**31 - 1, 1, 1], np.int32), ValueError, "got 2147483647 at index 0"),
+    (np.array([0, 3, 1], np.int32), ValueError, "labels must lie in 0..2, got 3 at position 1"),
+    (np.array([0, 1, -1], np.int32), ValueError, "labels must lie in 0..2, got -1 at position 2"),
+    (np.array([2**31 - 1, 1, 1], np.int32), ValueError, "got 2147483647 at position 0"),
     (np.array([0, 1, 2]), TypeError, "labels must have dtype int32, got int64"),
     (np.array([0, 1, 2], np.float32), TypeError, "labels must have dtype int32, got float32"),
     (np.array([0, 1], np.int32), ValueError, "labels must have shape (3,), got (2,)"),
@@ -288,8 +288,8 @@ def test_wrong_labels_are_rejected(ops, labels, error, message):
 
 
 def test_the_smallest_the_largest_and_no_labels_are_accepted():
-    checks.check_labels(np.array([0, 9], np.int32), 10)
-    checks.check_labels(np.array([], np.int32), 10)
+    checks.check_labels(np.array([0, 9], np.int32), np.empty((2, 10)))
+    checks.check_labels(np.array([], np.int32), np.empty((0, 10)))
 
 
 @backends("loss", gpu=True)

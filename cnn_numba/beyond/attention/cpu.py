@@ -14,7 +14,6 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.beyond.attention import checks
-from cnn_numba.beyond.views import merge_axes
 from cnn_numba.ops.shapes import HOST, check_scratch
 from cnn_numba.ops.shared.elementary import exp
 from cnn_numba.ops.shared.jit import exact_jit, parallel_jit, serial_jit
@@ -27,6 +26,7 @@ from cnn_numba.ops.shared.tile import (
     multiply_tile,
     round_up,
 )
+from cnn_numba.ops.shared.views import merge_axes
 
 # In float32 a larger log_sum_exp keeps fewer than four digits of the exponentials' sum, finally none; then
 # the backward pass computes the sum again.
@@ -38,9 +38,8 @@ class AttentionScratch(NamedTuple):
     """Working space of attention, one part per thread; `keys` are rounded up to whole tiles."""
 
     across: np.ndarray  # (T, size): keys, features down and keys across, for the scores
-    down: np.ndarray  # (T, size): values, keys down and features across, for the averages
-    across_values: np.ndarray  # (T, size): the other two, for the backward pass
-    down_keys: np.ndarray  # (T, size)
+    across_values: np.ndarray  # (T, size): the same of the values, for the backward pass
+    down: np.ndarray  # (T, size): values, keys down and features across; in the backward pass the keys
     scores: np.ndarray  # (T, TILE_ROWS * keys)
     grad_scores: np.ndarray  # (T, TILE_ROWS * keys)
     tile: np.ndarray  # (T, TILE_ROWS * TILE_COLUMNS): the products with six rows
@@ -61,7 +60,7 @@ def _scratch_shapes(keys, head_dim):
     threads, keys = numba.get_num_threads(), round_up(keys, TILE_COLUMNS)
     across, down = keys * (head_dim + 1), round_up(head_dim, TILE_COLUMNS) * (keys + 1)
     features = round_up(head_dim, WIDTH)
-    sizes = [across, down, across, down, TILE_ROWS * keys, TILE_ROWS * keys]
+    sizes = [across, across, down, TILE_ROWS * keys, TILE_ROWS * keys]
     sizes += [_TILE_SIZE, 2 * TILE_ROWS * features, keys * features, keys * features]
     return AttentionScratch(*((threads, size) for size in sizes))
 
@@ -327,7 +326,7 @@ def _attention_backward(grad_output, q, k, v, out, log_sum_exp, causal, scratch,
     threads = scratch.tile.shape[0]
     for thread in prange(threads):
         key_panels, value_panels = scratch.across[thread], scratch.across_values[thread]
-        down, tile, rows = scratch.down_keys[thread], scratch.tile[thread], scratch.rows[thread]
+        down, tile, rows = scratch.down[thread], scratch.tile[thread], scratch.rows[thread]
         weights, grad_weights = scratch.scores[thread], scratch.grad_scores[thread]
         key_sums, value_sums = scratch.grad_k[thread], scratch.grad_v[thread]
         for head in range(thread * heads // threads, (thread + 1) * heads // threads):

@@ -8,9 +8,9 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.beyond.attention import checks
 from cnn_numba.beyond.attention.gpu_tiled import ROWS, kernels_for
-from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device.compiler import cuda, uint32
-from cnn_numba.ops.shapes import DEVICE, check_kind
+from cnn_numba.ops.shapes import DEVICE, check_fit, check_kind
+from cnn_numba.ops.shared.views import merge_axes
 
 THREADS = 256
 _MOVE = f"void(float32[::1], {', '.join(['uint32'] * 5)}, float32[::1])"
@@ -24,7 +24,7 @@ class AttentionScratch(NamedTuple):
 
 def attention_scratch(q_shape, k_shape):
     """Allocate the `scratch` of `attention_backward`, for up to this many queries."""
-    return AttentionScratch(device.empty(q_shape[0] * q_shape[1] * q_shape[2]))
+    return AttentionScratch(device.empty(math.prod(q_shape[:3])))
 
 
 def _checked_averages(scratch, shape):
@@ -32,14 +32,9 @@ def _checked_averages(scratch, shape):
     if scratch is None:
         scratch = attention_scratch(shape, shape)
     check_kind("attention", scratch, AttentionScratch)
-    DEVICE.check("scratch.averages", scratch.averages, (None,))
-    needed = shape[0] * shape[1] * shape[2]
-    if scratch.averages.size < needed:
-        raise ValueError(
-            f"scratch.averages must have shape ({needed},) or more, got {scratch.averages.shape}: "
-            "make it with attention_scratch for these shapes"
-        )
-    return scratch.averages[:needed].reshape(shape[0] * shape[1], shape[2])
+    queries = math.prod(shape[:3])
+    check_fit(DEVICE, "attention", scratch, {"averages": (max(queries, scratch.averages.size),)})
+    return scratch.averages[:queries].reshape(shape[0] * shape[1], shape[2])
 
 
 def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):

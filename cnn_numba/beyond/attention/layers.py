@@ -5,10 +5,10 @@ import math
 import numpy as np
 
 from cnn_numba.arguments import integer, settings
-from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device import Array, head
 from cnn_numba.nn.layer import Layer, Shape
 from cnn_numba.ops.backends import with_scratch
+from cnn_numba.ops.shared.views import merge_axes
 
 
 class MultiHeadAttention(Layer):

@@ -1,8 +1,6 @@
 """The arguments of embeddings and windows of a text, for all backends: see `cnn_numba.ops.specs`."""
 
-import numpy as np
-
-from cnn_numba.arguments import integer
+from cnn_numba.arguments import check_indices, integer
 from cnn_numba.ops.specs import Spec
 
 embedding_forward = Spec("tokens:int32[N T], weight[V C], positions[T C] -> out[N T C]", filled="N T V C")
@@ -32,16 +30,6 @@ def _count(text, stride, x, y):
     return max((len(text) - x.shape[1] - 1) // stride + 1, 0)
 
 
-def check_tokens(tokens, kinds):
-    """Raise ValueError unless all tokens, on the host, lie between 0 and ``kinds - 1``.
-
-    Examples
-    --------
-    >>> check_tokens(np.array([[3, 10]], np.int32), 10)
-    Traceback (most recent call last):
-        ...
-    ValueError: tokens must lie in 0..9, got 10 at index (0, 1)
-    """
-    if not (0 <= tokens.min() and tokens.max() < kinds):
-        index = tuple(np.argwhere((tokens < 0) | (tokens >= kinds))[0].tolist())
-        raise ValueError(f"tokens must lie in 0..{kinds - 1}, got {tokens[index]} at index {index}")
+def check_tokens(tokens, weight):
+    """Raise ValueError unless each token on the host is the number of a row of the weight."""
+    check_indices(tokens, len(weight), "tokens", ValueError)

@@ -11,7 +11,7 @@ from cnn_numba.ops.shared.jit import serial_jit
 def embedding_forward(tokens, weight, positions, out=None):
     """Look up the vector of each token and add its position's; see `reference.embedding_forward`."""
     *_, out = checks.embedding_forward(HOST, tokens, weight, positions, out)
-    checks.check_tokens(tokens, len(weight))
+    checks.check_tokens(tokens, weight)
     _embedding_forward(tokens, weight, positions, out)
     return out
 
@@ -19,7 +19,7 @@ def embedding_forward(tokens, weight, positions, out=None):
 def embedding_backward(grad_output, tokens, grad_weight):
     """Add up the gradients of each token's positions; see `reference.embedding_backward`."""
     checks.embedding_backward(HOST, grad_output, tokens, grad_weight)
-    checks.check_tokens(tokens, len(grad_weight))
+    checks.check_tokens(tokens, grad_weight)
     _embedding_backward(grad_output, tokens, grad_weight)
     return grad_weight
 

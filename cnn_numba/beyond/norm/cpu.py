@@ -12,9 +12,9 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.beyond.norm import checks
-from cnn_numba.beyond.views import flat_planes
 from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
+from cnn_numba.ops.shared.views import flat_planes
 
 # Features that are added up over all samples at a time: few enough for their sums to stay in the first cache.
 FEATURE_BLOCK = 128

@@ -23,9 +23,9 @@ from cnn_numba.beyond.norm.gpu_sums import (
     threads_of_block,
     two_scratch,
 )
-from cnn_numba.beyond.views import flat_planes
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shared.views import flat_planes
 from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, unsigned_divmod, warp_sum, whole_warps
 
 __all__ = ["batch_norm2d_backward", "batch_norm2d_forward", "layer_norm_backward", "layer_norm_forward"]

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 
 import numpy as np
 
-from cnn_numba.arguments import number, settings, shown
+from cnn_numba.arguments import number, settings
 from cnn_numba.device import Array, DeviceArray, copy, pinned, to_host
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.callbacks.base import Callback
@@ -63,13 +63,9 @@ class LossScaler(Scaler):
         interval: int = 2000,
         minimum: float = 2.0**-14,
     ) -> None:
-        scale, minimum = number(scale, "scale"), number(minimum, "minimum")
+        minimum = number(minimum, "minimum", without=(0.0,))
+        scale = number(scale, "scale", low=minimum)
         growth, backoff, interval = settings(growth=growth, backoff=backoff, interval=interval)
-        if not 0 < minimum <= scale:
-            raise ValueError(
-                "minimum must be above 0, and scale at least minimum; "
-                f"got minimum {shown(minimum)} and scale {shown(scale)}"
-            )
         self.factors = {"growth": growth, "backoff": backoff, "interval": interval}
         self.settings = {"scale": scale, **self.factors, "minimum": minimum}
         _, self.gradients, self.backend = arenas_of(model)

@@ -14,7 +14,6 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.beyond.recurrent import checks
-from cnn_numba.beyond.views import merge_axes
 from cnn_numba.ops.dense.cpu import linear_backward_bias, linear_backward_input
 from cnn_numba.ops.shapes import HOST, check_fit, check_kind
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
@@ -26,6 +25,7 @@ from cnn_numba.ops.shared.tile import (
     multiply_tile,
     round_up,
 )
+from cnn_numba.ops.shared.views import merge_axes
 
 #: Rows of the gates that are multiplied at a time for the weights' gradients: so few that they stay in the
 #: caches and their pages in the TLB.
@@ -127,19 +127,20 @@ def lstm_forward(
     scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
     h_n[...] = 0 if h0 is None else h0
     c_n[...] = 0 if c0 is None else c0
-    biases = (_NOTHING if bias is None else bias for bias in (bias_ih, bias_hh))
+    biases = [bias for bias in (bias_ih, bias_hh) if bias is not None]
+    bias = sum(biases, start=np.zeros(len(weight_hh), np.float32))
     arrays = scratch.joined, h_n, c_n, out, cells, gates
-    _forward(x, weight_ih, weight_hh, *biases, *arrays, scratch.panels, scratch.tile)
+    _forward(x, weight_ih, weight_hh, bias, *arrays, scratch.panels, scratch.tile)
     return out, h_n, c_n, cells, gates
 
 
 @parallel_jit
-def _forward(x, weight_ih, weight_hh, bias_ih, bias_hh, joined, h, c, out, cells, gates, panels, tiles):
+def _forward(x, weight_ih, weight_hh, bias, joined, h, c, out, cells, gates, panels, tiles):
     """Go through time, updating the states h and c."""
     batch_size, steps, inputs = x.shape
     threads, pitch = tiles.shape[0], joined.shape[2]
     left = joined.reshape(-1)
-    _pack_bias(bias_ih, bias_hh, pitch + 1, panels)
+    _pack_bias(bias, pitch + 1, panels)
     _pack(weight_ih.T, 1, pitch + 1, panels)
     _pack(weight_hh.T, 1 + inputs, pitch + 1, panels)
     for thread in prange(threads):
@@ -170,19 +171,12 @@ def _pack(b, first, depth, panels):
 
 
 @serial_jit
-def _pack_bias(bias_ih, bias_hh, depth, panels):
-    """Begin each panel with the sum of the biases; either may be empty."""
+def _pack_bias(bias, depth, panels):
+    """Begin each panel with the bias, or with zeros if it is empty."""
     for column in range(0, panels.size // depth, TILE_COLUMNS):
         panels[column * depth : column * depth + TILE_COLUMNS] = 0
-    # Numba can't loop over a tuple of a read-only and a writeable array.
-    _add_bias(bias_ih, depth, panels)
-    _add_bias(bias_hh, depth, panels)
-
-
-@serial_jit
-def _add_bias(bias, depth, panels):
     for i in range(bias.size):
-        panels[i // TILE_COLUMNS * TILE_COLUMNS * depth + i % TILE_COLUMNS] += bias[i]
+        panels[i // TILE_COLUMNS * TILE_COLUMNS * depth + i % TILE_COLUMNS] = bias[i]
 
 
 @serial_jit
@@ -240,7 +234,7 @@ def _backward(grad_output, weight_hh, cells, gates, c0, grad_gates, grad_h, grad
     batch_size, steps, hidden = cells.shape
     threads, left, size = tiles.shape[0], grad_gates.reshape(-1), 4 * hidden
     nothing, products = grad_h[0, :0], grad_h.reshape(batch_size, 1, hidden)
-    _pack_bias(nothing, nothing, size + 1, panels)
+    _pack_bias(nothing, size + 1, panels)
     _pack(weight_hh, 1, size + 1, panels)
     for thread in prange(threads):
         samples = thread * batch_size // threads, (thread + 1) * batch_size // threads

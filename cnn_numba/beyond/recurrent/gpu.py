@@ -14,10 +14,10 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.beyond.recurrent import checks
-from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.dense import gpu as dense
 from cnn_numba.ops.shapes import DEVICE, check_fit, check_kind
+from cnn_numba.ops.shared.views import merge_axes
 
 THREADS = 256
 _ROW, _MATRIX, _SEQUENCES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"

@@ -15,13 +15,13 @@ BUCKET_BYTES = 2**18
 class Buckets:
     """The gradients in a few contiguous pieces, each summed as soon as its layers' backward passes are done.
 
-    A bucket takes whole layers, from the last one backwards, until it has `most` bytes (`BUCKET_BYTES` if
-    None). `layers` has their names, `slices` the position of their gradients in the model's.
+    A bucket takes whole layers, from the last one backwards, until it has `BUCKET_BYTES`. `layers` has their
+    names, `slices` the position of their gradients in the model's.
     """
 
-    def __init__(self, model: Sequential, workers: Alone, timeline: Untimed, most: int | None = None) -> None:
+    def __init__(self, model: Sequential, workers: Alone, timeline: Untimed) -> None:
         self.model, self.workers, self.timeline = model, workers, timeline
-        self.layers, self.slices = _cut(model, most or BUCKET_BYTES)
+        self.layers, self.slices = _cut(model)
         self.waiting = []
 
     def after(self) -> dict[str, Callable[[], None]]:
@@ -47,7 +47,7 @@ class Buckets:
             self.timeline.note("wait")
 
 
-def _cut(model, most):
+def _cut(model):
     """Return the layers and the slices of a model's buckets."""
     layers, slices, names = [], [], []
     stop = start = model.gradients.size
@@ -56,7 +56,7 @@ def _cut(model, most):
         start -= size
         if size:
             names.append(layer.name)
-        if names and ((stop - start) * model.gradients.dtype.itemsize >= most or start == 0):
+        if names and ((stop - start) * model.gradients.dtype.itemsize >= BUCKET_BYTES or start == 0):
             layers.append(names)
             slices.append(slice(start, stop))
             names, stop = [], start

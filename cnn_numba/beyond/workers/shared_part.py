@@ -39,13 +39,9 @@ class SharedPart(Part):
     def scaler_of(self, count: int) -> Scaler:
         """Return the scaler of this part of a batch of `count`; it also multiplies by the part's share."""
         if count not in self.scalers:
-            self.scalers[count] = ShareScaler(self.scaler, self.model, self.weight(count))
+            share = self.workers.count(count) / count
+            self.scalers[count] = ShareScaler(self.scaler, self.model, share)
         return self.scalers[count]
-
-    def weight(self, count: int) -> Array:
-        """Return this part's share of a batch of `count`, shape (1,), where the model computes."""
-        share = np.array([self.workers.count(count) / count], self.model.backend.dtype)
-        return self.model.backend.bring(share)
 
     def after(self, phase: str) -> None:
         """Note the end of a phase, and start to sum a bucket that it completes."""
@@ -74,8 +70,9 @@ class SharedPart(Part):
 class ShareScaler(Scaler):
     """Scales the gradients by a worker's share of a batch, after another scaler."""
 
-    def __init__(self, scaler: Scaler, model: Sequential, weight: Array) -> None:
-        self.scaler, self.weight, self.ops = scaler, weight, model.backend.ops.update
+    def __init__(self, scaler: Scaler, model: Sequential, share: float) -> None:
+        self.scaler, self.ops = scaler, model.backend.ops.update
+        self.share = model.backend.bring(np.array([share], model.backend.dtype))
 
     def quiet(self) -> AbstractContextManager:
         """Return the context of the backward pass."""
@@ -84,7 +81,7 @@ class ShareScaler(Scaler):
     def scale_gradient(self, gradient: Array) -> Array:
         """Scale the gradient of the loss in place, and return it."""
         gradient = self.scaler.scale_gradient(gradient)
-        return self.ops.scale_gradient(gradient, self.weight, gradient)
+        return self.ops.scale_gradient(gradient, self.share, gradient)
 
     def step(self, optimizer: Optimizer, lr: float | None = None) -> bool:
         """Update the parameters as the other scaler does, from the sum of all workers' gradients."""

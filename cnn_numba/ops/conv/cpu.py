@@ -36,9 +36,8 @@ ROW = ROW_VECTORS * WIDTH  # floats that the backward passes multiply at a time,
 class Conv2dScratch(NamedTuple):
     """Working space of one convolution, with a part for each of T threads."""
 
-    image: np.ndarray  # (T, plane): one image, padded, channels-last
+    image: np.ndarray  # (T, plane): one image or its gradient, padded, channels-last
     tile: np.ndarray  # (T, pixels * channels): its output, in blocks of TILE_COLUMNS channels
-    gradient: np.ndarray  # (T, plane): its gradient, padded, channels-last
     values: np.ndarray  # (T, positions): the non-zero entries of one channel of grad_output ...
     offsets: np.ndarray  # (T, positions): ... and where their windows begin in `image`; also those of a tile
     columns: np.ndarray  # bias and weight as panels: a row of output channels per (K_h, K_w, C_in)
@@ -60,7 +59,6 @@ def _scratch_shapes(input_shape, weight_shape, window):
     return Conv2dScratch(
         image=(threads, plane),
         tile=(threads, round_up(positions, TILE_ROWS) * padded_channels),
-        gradient=(threads, plane),
         values=(threads, positions),
         offsets=(threads, max(positions, TILE_ROWS)),
         columns=((kernel_h * kernel_w * channels + 1) * padded_channels,),
@@ -258,11 +256,11 @@ def _spread_row(values, offsets, count, rows, r, gradient, start):
 def _backward_input(grad_output, window, scratch, precision, grad_input):
     batch, channels, _, width = grad_input.shape
     out_channels = grad_output.shape[1]
-    threads = scratch.gradient.shape[0]
+    threads = scratch.image.shape[0]
     pitch = (width + 2 * window.padding_w) * channels
     row_pitch = scratch.rows.size // (out_channels * window.kernel_h)
     for thread in prange(threads):
-        gradient = scratch.gradient[thread]
+        gradient = scratch.image[thread]
         values, offsets = scratch.values[thread], scratch.offsets[thread]
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
             gradient[:] = 0

@@ -6,8 +6,8 @@ from cnn_numba.ops.conv import checks
 from cnn_numba.ops.conv.gpu_implicit import conv2d_backward_input, conv2d_forward
 from cnn_numba.ops.conv.gpu_weight import (
     Conv2dScratch,
-    checked_scratch,
     conv2d_backward_weight,
+    conv2d_scratch,
     divide,
     reciprocal,
 )
@@ -25,14 +25,6 @@ __all__ = [
 
 # A block for each channel makes few blocks: large ones, to have enough loads at a time.
 BIAS_THREADS = 1024
-
-
-def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
-    """Allocate the working space that the convolutions of one layer can share.
-
-    It is the `scratch` of `conv2d_backward_weight`, for batches of any size.
-    """
-    return checked_scratch(None, input_shape, weight_shape, stride, padding)
 
 
 @cuda.jit

@@ -310,18 +310,20 @@ def _tile(weight_shape, precision="float32"):
     return tile, (device.blocks(columns, tile.columns), device.blocks(rows, tile.rows))
 
 
-def checked_scratch(scratch, input_shape, weight_shape, stride, padding):
-    """Return `scratch` once checked, or a new one if it is None."""
+def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
+    """Allocate the working space that the convolutions of one layer can share.
+
+    It is the `scratch` of `conv2d_backward_weight`, for batches of any size.
+    """
     input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
     weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
     conv2d_window(input_shape, weight_shape, stride, padding)
+    return Conv2dScratch(parts=device.empty(_parts_shape(weight_shape)))
+
+
+def _parts_shape(weight_shape):
     tile, (across, down) = _tile(weight_shape)
-    shape = device.blocks(_ENOUGH_BLOCKS[tile], across * down), math.prod(weight_shape)
-    if scratch is None:
-        return Conv2dScratch(parts=device.empty(shape))
-    check_kind("conv2d", scratch, Conv2dScratch)
-    check_fit(DEVICE, "conv2d", scratch, {"parts": shape})
-    return scratch
+    return device.blocks(_ENOUGH_BLOCKS[tile], across * down), math.prod(weight_shape)
 
 
 def correlation(x, weight_shape, window, plane, depth, share):
@@ -341,7 +343,10 @@ def conv2d_backward_weight(
     *_, grad_weight, window = checks.conv2d_backward_weight(
         DEVICE, x, weight_shape, grad_output, grad_weight, window=(stride, padding), precision=precision
     )
-    scratch = checked_scratch(scratch, x.shape, weight_shape, stride, padding)
+    if scratch is None:
+        scratch = conv2d_scratch(x.shape, weight_shape, stride, padding)
+    check_kind("conv2d", scratch, Conv2dScratch)
+    check_fit(DEVICE, "conv2d", scratch, {"parts": _parts_shape(weight_shape)})
     depth = len(x) * window.out_h * window.out_w
     tile, tiles = _tile(weight_shape, precision)
     # At most as many equal shares as parts, each of whole steps; an empty sum is one share.

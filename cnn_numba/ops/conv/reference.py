@@ -11,7 +11,7 @@ flipped, unless ``flip=True``.
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cnn_numba.arguments import choice, shown
+from cnn_numba.arguments import choice, integer
 from cnn_numba.ops._reference import ANYTHING, put, rounded
 from cnn_numba.ops.conv import checks
 
@@ -118,7 +118,7 @@ def correlate_cpu(signal: ArrayLike, delay: ArrayLike | None = None) -> np.ndarr
     """
     (signal,) = checks.correlate_cpu(ANYTHING, signal)
     n = len(signal)
-    delay = 0 if delay is None else _lag(delay, n)
+    delay = 0 if delay is None else integer(delay, "delay", 1 - n, n - 1)
     out = np.zeros(n - delay)
     for d in range(delay, n):
         for k in range(max(0, -d), n - max(0, d)):  # where both samples exist
@@ -300,14 +300,3 @@ def _border(kernel_size, mode, flip):
     # The flip moves an even kernel's centre to the other side of its middle.
     before, after = (kernel_size - 1) // 2, kernel_size // 2
     return (after, before) if flip else (before, after)
-
-
-def _lag(delay, n):
-    """Check that `delay` is a lag of a signal of n samples, and return it."""
-    if isinstance(delay, bool) or not isinstance(delay, (int, np.integer)):
-        raise TypeError(f"delay must be an integer or None, got {shown(delay)}")
-    if not -n < delay < n:
-        raise ValueError(
-            f"delay must lie in {1 - n}..{n - 1} for a signal of {n} samples, got {shown(int(delay))}"
-        )
-    return int(delay)

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cnn_numba.arguments import check_indices
 from cnn_numba.ops.specs import Spec
 
 _FILLED = "N K"
@@ -18,20 +19,9 @@ cross_entropy_forward_backward = Spec(
 accumulate_metrics = Spec("logits[N K], labels:int32[N], losses[N], totals!:float64[2]", filled=_FILLED)
 
 
-def check_labels(labels, classes):
-    """Refuse labels outside 0 to ``classes - 1``; only those on the host can be checked.
-
-    Examples
-    --------
-    >>> check_labels(np.array([3, 10], np.int32), 10)
-    Traceback (most recent call last):
-        ...
-    ValueError: labels must lie in 0..9, got 10 at index 1
-    """
-    # As unsigned numbers, negative labels are large: one pass over the labels is enough.
-    if labels.size and labels.view(np.uint32).max() >= classes:
-        index = int(np.flatnonzero((labels < 0) | (labels >= classes))[0])
-        raise ValueError(f"labels must lie in 0..{classes - 1}, got {labels[index]} at index {index}")
+def check_labels(labels, scores):
+    """Raise ValueError unless each label on the host is the number of a column of the scores."""
+    check_indices(labels, scores.shape[1], "labels", ValueError)
 
 
 class Target(NamedTuple):

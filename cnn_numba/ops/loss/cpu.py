@@ -14,7 +14,7 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
     *_, losses, probabilities = checks.cross_entropy_forward(
         HOST, logits, labels, losses, probabilities, label_smoothing=label_smoothing
     )
-    checks.check_labels(labels, logits.shape[1])
+    checks.check_labels(labels, logits)
     _cross_entropy_forward(logits, labels, np.float32(label_smoothing), losses, probabilities)
     return losses, probabilities
 
@@ -24,7 +24,7 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None, label_smooth
     *_, grad_logits = checks.cross_entropy_backward(
         HOST, probabilities, labels, grad_logits, label_smoothing=label_smoothing
     )
-    checks.check_labels(labels, probabilities.shape[1])
+    checks.check_labels(labels, probabilities)
     _cross_entropy_backward(probabilities, labels, np.float32(label_smoothing), grad_logits)
     return grad_logits
 
@@ -34,7 +34,7 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
     *_, losses, grad_logits = checks.cross_entropy_forward_backward(
         HOST, logits, labels, losses, grad_logits, label_smoothing=label_smoothing
     )
-    checks.check_labels(labels, logits.shape[1])
+    checks.check_labels(labels, logits)
     _cross_entropy_forward_backward(logits, labels, np.float32(label_smoothing), losses, grad_logits)
     return losses, grad_logits
 
@@ -42,7 +42,7 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
 def accumulate_metrics(losses, logits, labels, totals):
     """Add a batch's losses and right answers to running totals; see `reference.accumulate_metrics`."""
     checks.accumulate_metrics(HOST, logits, labels, losses, totals)
-    checks.check_labels(labels, logits.shape[1])
+    checks.check_labels(labels, logits)
     _accumulate_metrics(losses, logits, labels, totals)
     return totals
 
@@ -60,18 +60,12 @@ def _cross_entropy_forward(logits, labels, smoothing, losses, probabilities):
             exponential = math.exp(logits[n, k] - largest)
             probabilities[n, k] = exponential
             total += exponential
-        losses[n] = _loss(math.log(total), logits[n, labels[n]], largest)
+        losses[n] = math.log(total) + _below(largest, logits[n, labels[n]])
         if smoothing > 0:
             losses[n] = _smoothed_loss(logits[n], labels[n], smoothing, math.log(total), largest)
         scale = np.float32(1.0) / total
         for k in range(classes):
             probabilities[n, k] *= scale
-
-
-@exact_jit
-def _loss(log_total, of_the_label, largest):
-    """Return a row's loss; subtract the scores first: beside them the logarithm may vanish."""
-    return log_total - (of_the_label - largest)
 
 
 @inner_jit
@@ -85,7 +79,7 @@ def _smoothed_loss(logits, label, smoothing, log_total, largest):
 
 @exact_jit
 def _below(largest, score):
-    """Return how far a score is below the largest: exactly 0 for the largest."""
+    """Return how far a score is below the largest, computed first: beside them a logarithm may vanish."""
     return largest - score
 
 

@@ -61,7 +61,7 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
     logits, labels, losses, probabilities = checks.cross_entropy_forward(
         ANYTHING, logits, labels, losses, probabilities, label_smoothing=label_smoothing
     )
-    checks.check_labels(labels, logits.shape[1])
+    checks.check_labels(labels, logits)
     shifted = logits - logits.max(axis=1, keepdims=True)
     exponentials = np.exp(shifted)
     totals = exponentials.sum(axis=1)
@@ -99,7 +99,7 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None, label_smooth
         ANYTHING, probabilities, labels, grad_logits, label_smoothing=label_smoothing
     )
     batch_size, classes = probabilities.shape
-    checks.check_labels(labels, classes)
+    checks.check_labels(labels, probabilities)
     target = (1 - label_smoothing) * np.eye(classes)[labels] + label_smoothing / classes
     return put(grad_logits, (probabilities - target) / batch_size)
 
@@ -147,6 +147,6 @@ def accumulate_metrics(losses, logits, labels, totals):
     array([2.3, 1. ])
     """
     logits, labels, losses, totals = checks.accumulate_metrics(ANYTHING, logits, labels, losses, totals)
-    checks.check_labels(labels, logits.shape[1])
+    checks.check_labels(labels, logits)
     totals += losses.sum(), np.count_nonzero(logits.argmax(axis=1) == labels)
     return totals

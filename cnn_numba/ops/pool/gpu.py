@@ -19,6 +19,7 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.pool import checks
 from cnn_numba.ops.shapes import DEVICE, Window2d
+from cnn_numba.ops.shared.views import flat_planes, merge_axes
 from cnn_numba.ops.shared.warps import ALL_LANES, LANE_COUNT, WARP
 
 __all__ = ["avg_pool2d_backward", "avg_pool2d_forward", "max_pool2d_backward", "max_pool2d_forward"]
@@ -50,12 +51,6 @@ def _holding(position, kernel, stride, padding, count):
     position = uint32(position + padding)
     first = uint32(max(uint32(position + stride), kernel) - kernel) // stride
     return first, min(uint32(position // stride + 1), uint32(count))
-
-
-def planes(array):
-    """View an array (N, C, H, W) as (N * C, H, W)."""
-    batch, channels, height, width = array.shape
-    return array.reshape(batch * channels, height, width)
 
 
 @cuda.jit(device=True)
@@ -110,9 +105,9 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
     """Largest value under each window; see `reference.max_pool2d_forward`."""
     options = stride, padding, kernel_size
     _, out, argmax, window = checks.max_pool2d_forward(DEVICE, x, out, argmax, window=options)
-    kernel, inputs = max_pool2d_forward_naive_kernel, (planes(x), window)
+    kernel, inputs = max_pool2d_forward_naive_kernel, (merge_axes(x), window)
     if _tiles_2x2(window):
-        kernel, inputs = max_pool2d_forward_2x2_kernel, (planes(x),)
+        kernel, inputs = max_pool2d_forward_2x2_kernel, (merge_axes(x),)
     device.launch_for_each(kernel, out.size, THREADS, *inputs, out.ravel(), argmax.ravel())
     return out, argmax
 
@@ -158,15 +153,9 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     GPU.
     """
     *_, grad_input = checks.max_pool2d_backward(DEVICE, input_shape, grad_output, argmax, grad_input)
-    arguments = [*map(_flat_planes, (grad_output, argmax, grad_input))]
+    arguments = [merge_axes(flat_planes(array)) for array in (grad_output, argmax, grad_input)]
     device.launch_for_each(max_pool2d_backward_warp_kernel, WARP * len(arguments[0]), THREADS, *arguments)
     return grad_input
-
-
-def _flat_planes(array):
-    """View an array (N, C, H, W) as (N * C, H * W)."""
-    batch, channels, height, width = array.shape
-    return array.reshape(batch * channels, height * width)
 
 
 @cuda.jit
@@ -189,7 +178,7 @@ def avg_pool2d_forward_naive_kernel(x, window: Window2d, share, out):
 def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
     """Mean under each window, padding zeros included; see `reference.avg_pool2d_forward`."""
     _, out, window = checks.avg_pool2d_forward(DEVICE, x, out, window=(stride, padding, kernel_size))
-    arguments = planes(x), window, _share(window), out.ravel()
+    arguments = merge_axes(x), window, _share(window), out.ravel()
     device.launch_for_each(avg_pool2d_forward_naive_kernel, out.size, THREADS, *arguments)
     return out
 
@@ -241,7 +230,7 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     *_, grad_input, window = checks.avg_pool2d_backward(DEVICE, *arrays, window=options)
     disjoint, gather = avg_pool2d_backward_disjoint_kernel, avg_pool2d_backward_gather_kernel
     kernel = disjoint if _are_disjoint(window) else gather
-    arguments = planes(grad_output), window, _share(window), planes(grad_input)
+    arguments = merge_axes(grad_output), window, _share(window), merge_axes(grad_input)
     device.launch_for_each(kernel, grad_input.size, THREADS, *arguments)
     return grad_input
 

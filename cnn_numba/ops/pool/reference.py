@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from cnn_numba.arguments import MOST_ELEMENTS
+from cnn_numba.arguments import MOST_ELEMENTS, check_indices
 from cnn_numba.ops._reference import ANYTHING, put
 from cnn_numba.ops.pool import checks
 
@@ -92,9 +92,7 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     arrays = input_shape, grad_output, _int32(argmax), grad_input
     input_shape, grad_output, argmax, grad_input = checks.max_pool2d_backward(ANYTHING, *arrays)
     batch, channels, height, width = input_shape
-    outside = argmax[(argmax < 0) | (argmax >= height * width)]
-    if outside.size:
-        raise ValueError(f"argmax must lie in 0..{height * width - 1}, got {outside[0]}")
+    check_indices(argmax, height * width, "argmax", ValueError)
     result = np.zeros((batch, channels, height * width))
     for n, c, oh, ow in np.ndindex(grad_output.shape):
         result[n, c, argmax[n, c, oh, ow]] += grad_output[n, c, oh, ow]

@@ -24,17 +24,8 @@ def _refused(function):
 
 
 if nvidia.installed("numba"):
-    from cnn_numba.ops.shared.compiling import (
-        EXACT as EXACT,
-        FASTMATH as FASTMATH,
-        exact_jit,
-        inline_jit,
-        inner_jit,
-        parallel_jit,
-        serial_jit,
-    )
+    from cnn_numba.ops.shared.compiling import exact_jit, inline_jit, inner_jit, parallel_jit, serial_jit
 else:
-    EXACT = FASTMATH = frozenset()
     exact_jit = inline_jit = inner_jit = parallel_jit = serial_jit = _refused
 
 

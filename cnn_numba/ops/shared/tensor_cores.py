@@ -51,12 +51,10 @@ class _Host:
 
 
 def _bits_of(value):
-    return int(np.float32(value).view(np.uint32))
+    return np.float32(value).view(np.uint32)
 
 
-@_Host
-def _word_of(value):
-    return np.uint32(_bits_of(value))
+_word_of = _Host(_bits_of)
 
 
 def _as_number(bits):
