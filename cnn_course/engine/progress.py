@@ -150,7 +150,7 @@ def _ms(step):
 
 
 def draw_network(ax, own, colour=plots.GREEN):
-    """Draw the layers of `mnist_cnn`; a pass with only the reader's kernels is filled and ticked."""
+    """Draw the layers of `mnist_cnn`; a pass is filled and ticked if all its kernels are the reader's."""
     ax.set(xlim=(0, 4.2), ylim=(-len(_LAYERS) - 0.1, 0.75))
     for x, title in ((2.3, "forward"), (3.45, "backward")):
         ax.text(x, 0.45, title, ha="center", fontsize=8.5, color=plots.INK)
@@ -163,7 +163,7 @@ def draw_network(ax, own, colour=plots.GREEN):
 
 
 def _pass(ax, x, y, count, needed, text, green):
-    """Draw a box, filled by the share of its kernels that are the reader's."""
+    """Draw a box, filled by the share of the reader's kernels."""
     box = {"boxstyle": "round,pad=0,rounding_size=0.12", "linewidth": 1}
     ax.add_patch(FancyBboxPatch((x, y), 1.0, 0.78, facecolor="white", edgecolor=plots.FAINT, **box))
     if count:
@@ -207,7 +207,7 @@ class Certificate:
     images : int
         Of one epoch.
     multiplications, all_multiplications : int
-        Those of the reader's kernels and those of the whole training run, in convolutions and dense layers.
+        In convolutions and dense layers: by the reader's kernels, and in the whole training run.
     kernels : tuple of (title, name, is_own)
     where : str
         What the kernels ran on.

@@ -77,7 +77,7 @@ def test_a_source_brings_all_that_it_uses():
     ("function", "reason"),
     [
         (kernel_on_an_array.py_func, "it uses `ARRAY`, a ndarray of its notebook"),
-        (eval("lambda x: x"), "the source of `<lambda>` is not to be had"),
+        (eval("lambda x: x"), "the source of `<lambda>` is not available"),
         (lambda x: undefined + x, "`<lambda>` is not written as a `def`"),  # noqa: F821
         ({"of a dict": lambda x: x}["of a dict"], "`<lambda>` is not written as a `def`"),
         (partial(max, 0), "it is not written as a `def`"),

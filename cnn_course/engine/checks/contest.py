@@ -29,6 +29,7 @@ from gpuless import counting
 
 __all__ = ["Contest", "Standing"]
 
+_ROUNDS = 5  # in which both are measured on a GPU
 _RANGE = "In brackets: four of five measured times would lie in this range."
 
 
@@ -66,8 +67,6 @@ class Contest:
     least_operations : int
         Floating-point operations that the best algorithm needs. An entry with fewer has done the work
         elsewhere.
-    rounds : int
-        How often both are measured.
     rtol : float
         Allowed error, relative to the largest magnitude in the result.
     """
@@ -77,7 +76,6 @@ class Contest:
     reference: Callable
     draw: Callable[[np.random.Generator], tuple]
     least_operations: int = 0
-    rounds: int = 5
     rtol: float = 1e-5
 
     def __call__(self, entry):
@@ -101,11 +99,11 @@ class Contest:
         return (self._measured if device.hardware() else self._modelled)(bench, entry)
 
     def _measured(self, bench, entry):
-        times = [(bench.turn(self.package), bench.turn(entry, watched=True)) for _ in range(self.rounds)]
+        times = [(bench.turn(self.package), bench.turn(entry, watched=True)) for _ in range(_ROUNDS)]
         theirs, yours = (statistics.median(column) for column in zip(*times, strict=True))
         message = f"Your result is right. It takes {_times(yours / theirs)} as long as `{self.name}`."
         medians = (
-            f"{1e3 * yours:.3g} ms against {1e3 * theirs:.3g} ms: medians of {self.rounds} turns on this GPU."
+            f"{1e3 * yours:.3g} ms against {1e3 * theirs:.3g} ms: medians of {_ROUNDS} turns on this GPU."
         )
         return Standing(self.name, "measured", message, (medians,), factor=yours / theirs)
 

@@ -29,8 +29,8 @@ def limited(attempt):
     def stop(number, frame):
         if not is_over and time.thread_time() - begin >= LIMIT:
             message = (
-                f"Your function had not ended after {LIMIT:g} seconds of computing, and was stopped. Is a "
-                "loop without end? Does each round change what its condition asks for?"
+                f"Your function was stopped after {LIMIT:g} seconds of computing. Is there an endless loop? "
+                "Does each round change what its condition tests?"
             )
             raise Wrong("does not end", message, *_line_of(frame, attempt))
 

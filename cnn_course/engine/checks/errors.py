@@ -98,7 +98,7 @@ def of_cause(cause: Cause | None) -> str:
 def _no_attribute(cause):
     name, *kinds = cause.name, *cause.types
     if kinds not in ([], ["array"]):
-        return f"Numba knows no `{name}` of {_with_article(*kinds)}."
+        return f"Numba does not know `{name}` of {_with_article(*kinds)}."
     loop = ": write a loop over their elements" if callable(getattr(np.ndarray, name, None)) else ""
     return f"Arrays have no `{name}` in a kernel{loop}."
 
@@ -156,7 +156,7 @@ _WORDS = {
     ),
     "no common type": _not_one_kind,
     "not usable": lambda cause: (
-        f"`{cause.name}` is defined outside of the kernel, and not of a kind that a kernel can use."
+        f"`{cause.name}` is defined outside of the kernel, and a kernel cannot use a value of its type."
     ),
     "not defined": lambda cause: f"`{cause.name}` is not defined.",
     "not applied": _not_applied,
@@ -166,7 +166,7 @@ _WORDS = {
     ),
     "none": lambda cause: (
         "A value here is None, where a number or an array is needed. Does each function that you call "
-        "`return` what you use of it?"
+        "`return` its result?"
     ),
     "einsum": lambda cause: (
         f"A letter of `np.einsum` has two sizes: the arrays have the shapes {' and '.join(cause.types)}."

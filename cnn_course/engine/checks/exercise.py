@@ -34,7 +34,7 @@ from cnn_course.engine.checks.uninitialised import code_of, names_in
 # Exercises are imported before their cells run.
 cells.watch()
 
-__all__ = ["CheckFailed", "Exercise", "StandIn", "Verdict", "Wrong", "avoids", "case", "fills", "strict"]
+__all__ = ["CheckFailed", "Exercise", "StandIn", "Verdict", "Wrong", "avoids", "case", "strict"]
 
 
 class CheckFailed(AssertionError):
@@ -43,11 +43,6 @@ class CheckFailed(AssertionError):
 
 def case(*args, **kwargs) -> Case:
     """Return the arguments of a call as a `Case`; needed only for keyword arguments.
-
-    Parameters
-    ----------
-    *args, **kwargs
-        Of the attempt.
 
     Examples
     --------
@@ -132,7 +127,7 @@ class Exercise:
     starts_as : callable, optional
         In an exercise to repair a function: the broken one.
     run : callable, optional
-        Calls the attempt: ``run(attempt, *args, **kwargs)``; see `fills`. May raise `Wrong`.
+        Calls the attempt: ``run(attempt, *args, **kwargs)``. May raise `Wrong`.
     dtype : dtype, optional
         The dtype the result must have. Without it the kind must agree (floating-point, integer, ...).
     rtol : float
@@ -217,10 +212,6 @@ class Exercise:
         with limited(attempt):
             return call(attempt, given, None if isinstance(attempt, StandIn) else self.run)
 
-    def behaving_like(self, function):
-        """Return an attempt with the outcomes of a function with the reference's arguments."""
-        return StandIn(function)
-
     def agrees(self, outcome, other):
         """Return whether two outcomes have the same result, or the same type of exception."""
         if outcome.error is not None or other.error is not None:
@@ -277,6 +268,15 @@ class Exercise:
         message, details = failure.describe()
         return Verdict(self.name, "wrong", message, details, "cell failed")
 
+    def unmet(self, attempt):
+        """Return the finding about the first property that the attempt lacks, None if it has all."""
+        try:
+            for holds in self.properties:
+                holds(attempt)
+        except Wrong as finding:
+            return finding
+        return None
+
     def is_like(self, function, trial):
         """Return whether the attempt's outcome in this trial is that of `function`."""
         return self.agrees(trial.got, call(function, trial.case))
@@ -285,34 +285,6 @@ class Exercise:
 def strict() -> bool:
     """Return whether strict mode is on: ``CNN_NUMBA_STRICT`` set to anything but 0."""
     return os.environ.get("CNN_NUMBA_STRICT", "") not in ("", "0")
-
-
-def fills(shape, dtype=np.float32) -> Callable:
-    """Return a `run` for attempts that write into an array instead of returning one.
-
-    The array is the last argument, and full of NaN, so that unwritten elements show.
-
-    Parameters
-    ----------
-    shape : callable
-        Takes the case's arguments, returns the shape of the array.
-    dtype : dtype
-        A floating-point one.
-
-    Examples
-    --------
-    >>> def double_into(x, out):
-    ...     out[:-1] = 2 * x[:-1]
-    >>> fills(np.shape)(double_into, np.ones(3))
-    array([ 2.,  2., nan], dtype=float32)
-    """
-
-    def run(attempt, *args, **kwargs):
-        out = np.full(shape(*args, **kwargs), np.nan, dtype)
-        attempt(*args, out, **kwargs)
-        return out
-
-    return run
 
 
 def avoids(*names) -> Callable:

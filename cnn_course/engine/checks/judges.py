@@ -56,7 +56,7 @@ def caret_of_floats(evidence):
     lines = errors.line_of(error, evidence.attempt, evidence.what) if isinstance(error, TypeError) else ()
     if not any("^" in line for line in lines):
         return None
-    return Wrong("^ for **", "In Python `^` is no power, it compares bits: write `**`.", *lines)
+    return Wrong("^ for **", "In Python `^` is not a power, it compares bits: write `**`.", *lines)
 
 
 def known_mistake(evidence):
@@ -104,13 +104,8 @@ def wrapping(evidence):
 
 
 def properties(evidence):
-    """Check the exercise's properties."""
-    try:
-        for holds in evidence.exercise.properties:
-            holds(evidence.attempt)
-    except Wrong as finding:
-        return finding
-    return None
+    """Find a property that the exercise asks for and the attempt lacks."""
+    return evidence.exercise.unmet(evidence.attempt)
 
 
 #: First what makes all numbers doubtful; then the exercise's own mistakes, mistakes in the source, and wrong

@@ -214,7 +214,7 @@ class KernelExercise(Exercise):
         if is_unfinished(attempt):
             return self._unsolved("Write your kernel into the cell above, run it, then run this check again.")
         if self.broken is not None and is_same_code(attempt, self.broken):
-            return self._unsolved("The kernel is as it was given: find what is wrong with it, and mend it.")
+            return self._unsolved("The kernel is unchanged: find the mistake and fix it.")
         problem = "" if isinstance(attempt, StandIn) else _kernel_problem(attempt, self.name)
         if problem:
             return Verdict(self.name, "wrong", problem, mistake="not a kernel")
@@ -239,15 +239,6 @@ class KernelExercise(Exercise):
             and same(got.value, expected.value, self.dtype, self.rtol, rounding(given, self.reference))
         )
 
-    def allows(self, kernel):
-        """Return whether a kernel has all properties that the exercise asks for."""
-        try:
-            for holds in self.properties:
-                holds(kernel)
-        except Wrong:
-            return False
-        return True
-
     def is_flawless(self, kernel, case):
         """Return whether a launch gives the right numbers without a finding of the sanitizer."""
         found = examine(kernel, case)
@@ -261,7 +252,7 @@ def _kernel_problem(attempt, name):
         if not callable(attempt):
             given = f"a value of type `{type(attempt).__name__}`"
             return f"The check takes the kernel itself, `{name}`, and was given {given}."
-        return "This is a plain Python function and no kernel: write `@cuda.jit` on the line above its `def`."
+        return "This is a plain Python function, not a kernel: write `@cuda.jit` on the line above its `def`."
     is_device = getattr(attempt, "_device", False) or attempt.targetoptions.get("device")
     if is_device:
         return "With `device=True` it is a function for other kernels to call: write `@cuda.jit` alone."
@@ -308,10 +299,6 @@ def uses(*names):
     *names : str
         Functions or attributes, such as ``"shared"`` or ``"syncthreads"``; a device function that the kernel
         calls may use them instead.
-
-    Returns
-    -------
-    callable
 
     Examples
     --------

@@ -70,8 +70,8 @@ def launch_raised(evidence):
 
 
 _ANOTHER_ARRAY = (
-    "The simplest way out: let the kernel write into another array than it reads. A launch begins when the "
-    "one before it is over, so the next kernel finds the whole array."
+    "The simplest repair: let the kernel read one array and write into another. A launch begins when the one "
+    "before it has finished, so the next kernel finds the whole array."
 )
 
 
@@ -105,7 +105,10 @@ def never_written(evidence):
             return None
         missing = np.isnan(got)
         if missing.all():
-            message = "What you return was never written: is a kernel launched, and into this array?"
+            message = (
+                "The array that you return was never written. Is a kernel launched, and does it write into "
+                "this array?"
+            )
             return Wrong("nothing computed", message, evidence.where(trial))
         others = evidence.exercise.agrees(
             trial.got._replace(value=np.where(missing, 0, got)),
@@ -174,7 +177,7 @@ def _wrong_for_a_large(evidence, trial):
         details = wrong_numbers(trial, evidence.exercise.rtol)
     message = (
         "Right for all small arrays, and wrong for a large one. Is a grid too small for it, or too large "
-        "along an axis? Is a size written down as a number?"
+        "along an axis? Is a size written as a number?"
     )
     return Wrong("wrong when large", message, *details, evidence.where(trial))
 

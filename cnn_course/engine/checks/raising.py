@@ -212,4 +212,4 @@ def _other_axes(axes, names, case):
     sizes = [size for size in (case.grid, case.block) if isinstance(size, tuple)]
     if max(map(len, sizes), default=1) == 1:
         return f"{gives}. This grid has one axis: {'' if names[0] else 'write '}`{written}`."
-    return f"{gives}. Give each a name of its own, as in `x, y = cuda.grid(2)`."
+    return f"{gives}. Give each its own name, as in `x, y = cuda.grid(2)`."

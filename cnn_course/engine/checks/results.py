@@ -47,7 +47,7 @@ def raised(evidence):
             "kernel's order, and has each as many axes as the kernel takes?"
         )
     if evidence.what == "kernel" and errors.is_unconfigured(error):
-        message = f"`{evidence.exercise.name}` is an ordinary function: take the `@cuda.jit` above it away."
+        message = f"`{evidence.exercise.name}` is an ordinary function: remove the `@cuda.jit` above it."
     where = *errors.line_of(error, evidence.attempt, evidence.what), *_where(evidence)
     return Wrong("raises", message, *where)
 
@@ -91,7 +91,7 @@ def another_order(evidence):
             same(tuple(got[place] for place in order), expected, exercise.dtype, exercise.rtol)
             for got, expected in values
         ):
-            message = "The results are right, but not in the order that is asked for."
+            message = "The results are right, but in the wrong order."
             return Wrong("other order", message, evidence.where(evidence.failed[0]))
     return None
 
@@ -139,7 +139,7 @@ def _follows(evidence, trial, index):
 
 _DISGUISES = (
     ("transposed", "Your result is the right one transposed: rows and columns are exchanged.", np.transpose),
-    ("negated", "Your result is right but for its sign, which is wrong throughout.", np.negative),
+    ("negated", "Your result is right except for its sign, which is wrong everywhere.", np.negative),
     ("reversed", "Your result is the right one in reverse order.", np.flip),
 )
 
@@ -227,7 +227,7 @@ def rounded(evidence):
         return None
     return Wrong(
         "rounded",
-        "Your whole numbers are right but for their last digits: from 16,777,216 on float32 has no odd "
+        "Your whole numbers are right except for their last digits: above 16,777,216 float32 has no odd "
         "numbers. Compute them as integers.",
         *wrong_numbers(evidence.failed[0], 0, evidence.attempt),
         evidence.where(evidence.failed[0]),

@@ -130,7 +130,7 @@ def caret_for_power(evidence):
         return None
     return Wrong(
         "^ for **",
-        "In Python `^` is no power, it compares bits: write `**`.",
+        "In Python `^` is not a power, it compares bits: write `**`.",
         *(f"Line {line} of your kernel: `{repairs.text(line)}`" for line in dict.fromkeys(lines)),
         evidence.where(first_wrong(evidence)),
     )

@@ -75,7 +75,7 @@ def bitwise_condition(evidence):
                 sign, word = ("&", "and") if isinstance(part.op, ast.BitAnd) else ("|", "or")
                 return Wrong(
                     "& for and",
-                    f"Write `{word}` between two comparisons: `{sign}` binds tighter than `<`, so that "
+                    f"Write `{word}` between two comparisons: `{sign}` binds tighter than `<`, so "
                     f"`{ast.unparse(part)}` is computed first.",
                     f"Line {node.lineno} of your kernel: `{ast.unparse(node)}`",
                 )
@@ -137,7 +137,7 @@ def uncalled(evidence):
         if (name.startswith(_TO_BE_CALLED) and name.count(".") == 1) or name.endswith(".sync"):
             return Wrong(
                 "not called",
-                f"You name `{name}`, and do not call it: write `{name}()`.",
+                f"You name `{name}`, but do not call it: write `{name}()`.",
                 f"Line {node.lineno} of your kernel: `{name}`",
             )
     return None

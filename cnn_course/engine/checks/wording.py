@@ -18,15 +18,15 @@ from gpuless.sanitizer import words
 WORDS = {
     "divergent barrier": "Every thread of a block has to reach `cuda.syncthreads()`, and here some do not: "
     "take it out of the branch or the loop that only some enter, and let no thread `return` before it.",
-    "divergent warp": "The lanes that an operation of a warp names in its mask are not those that reach it.",
+    "divergent warp": "The lanes in the mask of a warp operation are not the lanes that reach it.",
     "absent lane": "A thread takes the value of a lane that does not take part.",
     "division by zero": "An integer is divided by zero.",
     "writes past the edge": "The kernel writes past the edge of {array}. Does a guard let too many threads "
     "pass, or is an index not the one you mean?",
     "reads past the edge": "The kernel reads past the edge of {array}. Does a guard let too many threads "
     "pass, does a loop go one too far, or is an index not the one you mean?",
-    "negative index": "An index of {array} is negative. It counts from the end, as in NumPy, and so another "
-    "element is used than the one meant.",
+    "negative index": "An index of {array} is negative. It counts from the end, as in NumPy, so the kernel "
+    "uses another element than you meant.",
     "missing barrier": "A thread reads {array} where another thread of its block writes it, and nothing "
     "makes one wait for the other. Is a barrier missing, is an index wrong, or does a thread write that "
     "should not?",
@@ -58,8 +58,8 @@ REPAIRED = {
     "barriers": "A barrier is missing: a thread reads {array} where another thread of its block writes it, "
     "and nothing makes one wait for the other.",
     "barriers of a warp": "A barrier is missing: a thread reads {array} where another thread of its warp "
-    "writes it, and the threads of a warp need not go on side by side. Only threads of one warp meet here, "
-    "so the barrier of a warp is enough.",
+    "writes it, and the threads of a warp need not run in step. Only threads of one warp share data here, so "
+    "the barrier of a warp is enough.",
     "atomic": "Several threads read an element of {array}, change it and write it back. Two that do it at "
     "the same time lose one of the changes: use `cuda.atomic`.",
 }
@@ -67,13 +67,13 @@ REPAIRED = {
 # Writes past the edge that a guard for the thread's number would not prevent: the array has an element for
 # the thread, which writes elsewhere; or the thread writes several, some inside.
 _BEYOND = (
-    "The kernel writes past the edge of {array}, by a thread that lies inside: the thread's number is small "
-    "enough, the index that it computes is not. Is it computed as you meant?"
+    "The kernel writes past the edge of {array}, in a thread whose number lies inside: the index that this "
+    "thread computes is too large. Is it computed as you meant?"
 )
 # The array has enough elements; whether it has one for the thread depends on how indices are computed.
 _EITHER = (
-    "The kernel writes past the edge of {array}. Does a thread go on whose row or column lies outside, or "
-    "are the indices not computed as you meant, such as from the shape of another array?"
+    "The kernel writes past the edge of {array}. Does a thread go on although its row or column lies "
+    "outside? Or are the indices computed wrongly, such as from the shape of another array?"
 )
 _SEVERAL = (
     "The same thread writes into {array} and past its edge: every index that it uses must be inside, not "

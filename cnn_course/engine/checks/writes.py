@@ -179,9 +179,9 @@ def one_element_per_thread(writes, trial):
         if elements > threads == len(np.unique(written)) and (written == x[here]).all():
             return Wrong(
                 "one element per thread",
-                f"The launch has too few threads to give each element of `{info.name}` one: {threads} "
-                f"threads for {elements} elements, and each of yours does one. Let it go on, in steps of the "
-                "number of threads in the grid, until the array is done.",
+                f"The launch has fewer threads than `{info.name}` has elements: {threads} threads for "
+                f"{elements} elements, and each thread computes one. Let it go on, in steps of the number of "
+                "threads in the grid, until the array is done.",
             )
     return None
 
