@@ -22,14 +22,7 @@ from cnn_numba.extras import CHECKOUT
 
 
 class Cell(NamedTuple):
-    """A code cell.
-
-    Attributes
-    ----------
-    id : str
-    kind : {"setup", "stub", "check", "code"}
-    source : str
-    """
+    """A code cell; its kind is "setup", "stub", "check" or "code"."""
 
     id: str
     kind: str

@@ -180,7 +180,7 @@ def _drawn(fig):
 def _with_palette(image, colours):
     from PIL.Image import Dither, Quantize
 
-    # MAXCOVERAGE keeps a rare colour, such as that of a single marked point.
+    # MAXCOVERAGE keeps a rare colour, such as a single marked point's.
     method = Quantize.MEDIANCUT if colours == 256 else Quantize.MAXCOVERAGE
     return image.quantize(colours, method=method, dither=Dither.NONE)
 

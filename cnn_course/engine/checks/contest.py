@@ -1,14 +1,14 @@
 """Open problems: compares a learner's version of an operation with the package's.
 
-A `Contest` is declared once, with the package's operation and random inputs of one shape. Calling it on an
-entry, a function that launches the learner's kernels, returns a `Standing` with the factor by which it is
-slower or faster. On a GPU both times are measured; on the emulated GPU they are modelled for three GPUs, as a
-CPU's time would say nothing. Nothing depends on a contest; an open problem is never *solved*.
+A `Contest` is declared once, with the package's operation and random inputs of one shape. Call it on an
+entry, a function that launches the learner's kernels. It returns a `Standing` with the factor by which the
+entry is slower or faster. On a GPU both times are measured. On the emulated GPU they are modelled for three
+GPUs, as a CPU's time would say nothing. Nothing depends on a contest; an open problem is never *solved*.
 
-The factor is worth something because shortcuts are refused. In each round the entry gets new random numbers
-in poisoned arrays, so it can reuse nothing from an earlier run, and every result is compared with the
-reference. An entry may not launch the package's kernels, nor copy to the host, where NumPy would do the work.
-A last turn counts the operations of its kernels, which must do the work.
+The factor means something because shortcuts are refused. In each round the entry gets new random numbers, and
+a poisoned array for the result, so it cannot reuse anything from an earlier run; every result is compared
+with the reference. An entry may not launch the package's kernels, nor copy to the host, where NumPy could do
+the work. A last turn counts the operations of its kernels, as they must do the work.
 """
 
 import statistics
@@ -65,8 +65,7 @@ class Contest:
     draw : callable
         Takes a generator, returns the inputs: float32 arrays of one shape.
     least_operations : int
-        Floating-point operations that the best algorithm needs. An entry with fewer has done the work
-        elsewhere.
+        Floating-point operations that the best algorithm needs. An entry with fewer computes elsewhere.
     rtol : float
         Allowed error, relative to the largest magnitude in the result.
     """
@@ -130,7 +129,7 @@ class Contest:
         )
 
     def _counts_in_words(self, counts):
-        """Return the counts of both as lines, after a check of the least operations."""
+        """Return the counts of both as lines; raise `Wrong` if the entry has too few operations."""
         least = self.least_operations
         operations = sum(each.flops for each in counts[0])
         if operations < least:
@@ -233,9 +232,7 @@ def _watch():
     def noted(kernel, *args, **kwargs):
         if is_ours(kernel.py_func):
             name = kernel.py_func.__name__
-            raise Wrong(
-                "package's kernel", f"`{name}` is a kernel of the package. Launch kernels of your own."
-            )
+            raise Wrong("package's kernel", f"`{name}` is a kernel of the package. Launch your own kernels.")
         launched.append(kernel)
         return launch(kernel, *args, **kwargs)
 
@@ -245,4 +242,4 @@ def _watch():
     with replaced(dispatcher._Kernel, "launch", noted), replaced(driver, "device_to_host", refused):
         yield launched
     if not launched:
-        raise Wrong("no launch", "No kernel was launched. Launch kernels of your own.")
+        raise Wrong("no launch", "No kernel was launched. Launch your own kernels.")

@@ -2,10 +2,10 @@
 
 An `Exercise` is declared once: a reference, a generator of inputs, and known mistakes, each with a name, a
 text and wrong functions. Calling it on an attempt runs all of these on the same inputs and returns a
-`Verdict`: solved, not solved yet, or not right yet with a diagnosis. If the attempt's outputs are those of a
-known mistake, the diagnosis names it; all other mistakes are recognised in the same way in every exercise.
-The tuple `judges.JUDGES` lists the judges of an attempt in order. If the cell that should define the attempt
-has failed, the check says so and judges nothing (`cells`).
+`Verdict`: solved, not solved yet, or not right yet with a diagnosis. If the attempt returns what a known
+mistake returns, the diagnosis names that mistake. All other mistakes are recognised in the same way in every
+exercise, by the judges in `judges.JUDGES`. If the cell that should define the attempt has failed, the check
+says so and judges nothing (`cells`).
 
 With the environment variable ``CNN_NUMBA_STRICT=1``, an exercise that is not solved raises `CheckFailed`.
 """
@@ -57,7 +57,7 @@ _STATUSES = {
     "solved": ("✔ solved", "46, 160, 67"),
     "unsolved": ("○ not solved yet", "140, 140, 140"),
     "wrong": ("✘ not right yet", "218, 54, 51"),
-    # Of open problems, which are never solved: `cnn_course.engine.checks.contest`.
+    # For open problems, which are never solved: `cnn_course.engine.checks.contest`.
     "measured": ("◆ measured", "56, 132, 196"),
     "modelled": ("◆ modelled", "56, 132, 196"),
 }
@@ -119,11 +119,11 @@ class Exercise:
         smallest; avoid shapes that are square, equal or round.
     mistakes : dict of str to tuple
         By name: the text for an attempt that behaves like the mistake; one or more wrong functions with the
-        arguments of `reference`; and the slips in the solution that lead to it, from which the tests make
-        wrong answers (see ``tests/course/wrong_answers.py``). In the text, ``{x}`` stands for the learner's
-        name of the reference's argument `x`; literal braces are doubled.
+        arguments of `reference`; and the slips in the solution that lead to it: tests make wrong answers of
+        them (see ``tests/course/wrong_answers.py``). In the text, ``{x}`` stands for the learner's name for
+        the reference's argument `x`; literal braces are doubled.
     properties : tuple of callable
-        Further requirements: each takes the attempt, and raises `Wrong` if it does not meet them.
+        Further requirements: each takes the attempt, and raises `Wrong` if it is not met.
     starts_as : callable, optional
         In an exercise to repair a function: the broken one.
     run : callable, optional
@@ -251,7 +251,7 @@ class Exercise:
         return first_finding(self.judges, evidence)
 
     def names_of(self, attempt, given):
-        """Return the attempt's names of the reference's arguments, as far as they are known."""
+        """Return the attempt's names for the reference's arguments, as far as they are known."""
         try:
             parameters = inspect.signature(getattr(attempt, "py_func", attempt)).parameters.values()
         except (TypeError, ValueError):
@@ -293,7 +293,7 @@ def avoids(*names) -> Callable:
     Parameters
     ----------
     *names : str
-        Functions, such as ``"sorted"``; keyword arguments, ``"key="``; strings, ``"'same'"``.
+        Functions, such as ``"sorted"``; keyword arguments, as ``"key="``; strings, as ``"'same'"``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The judge that reports the sanitizer's finding, with the repair if one is known."""
+"""The judge that reports the sanitizer's finding, with a repair if one is known."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ _REPAIRS = {
     "missing barrier": ("barriers", "atomic"),
     "lost update": ("atomic",),
 }
-# No launch of a check computes such a large index itself: it was read past another edge.
+# A check's launch never computes such a large index itself: it was read past another edge.
 _GARBAGE = 1 << 20
 
 
@@ -78,7 +78,7 @@ def _own_line(attempt, site):
 
 
 def _launches(traced, trial, finding):
-    """Return the launches of a check, first those of the finding and of the last similar one."""
+    """Return the launches of a check: first that of the finding, then the last one with a similar finding."""
     alike = [
         other
         for other in traced
@@ -88,7 +88,7 @@ def _launches(traced, trial, finding):
 
 
 def _repair(evidence, finding, cases):
-    """Return the way in which a kernel was repaired, "" if it was not, and the changes."""
+    """Return the kind of repair that makes a kernel right, "" if none does, and the changes."""
     attempt = evidence.attempt
     if evidence.is_stand_in or not finding.site:
         return "", []
@@ -102,7 +102,7 @@ def _repair(evidence, finding, cases):
 
 
 def _in_one_warp(finding, cases):
-    """Return whether a missing barrier concerns one warp, and other launches would have shown two warps."""
+    """Return whether a missing barrier concerns only one warp, though some launch has blocks of several."""
     if finding.kind != "missing barrier" or max(np.prod(case.block) for case in cases) <= WARP:
         return False
     shape = finding.launch.block[::-1]

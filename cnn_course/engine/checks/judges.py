@@ -17,7 +17,7 @@ def uninitialised(evidence):
     for trial in evidence.trials if both else ():
         zeroed, poisoned = (call(twin, trial.case, exercise.run) for twin in both)
         if not repeats(zeroed, poisoned, exercise.rtol):
-            # If the result is wrong with zeros, too, more than the start is wrong.
+            # If the result is wrong with zeros, too, the start is not the only mistake.
             helps = exercise.agrees(zeroed, trial.expected)
             advice = "Start from `np.zeros`." if helps else "Is each element written before it is read?"
             return Wrong(
@@ -62,7 +62,7 @@ def caret_of_floats(evidence):
 def known_mistake(evidence):
     """Name the mistake that explains every failed case, and most of the other cases.
 
-    Truth values may agree by chance, so there a mistake must explain the right cases, too.
+    Truth values may agree by chance, so a mistake must explain the right cases, too.
     """
     exercise, failed = evidence.exercise, evidence.failed
     telling = evidence.trials if all(_is_truth(trial.expected) for trial in evidence.trials) else failed

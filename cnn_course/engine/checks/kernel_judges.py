@@ -89,7 +89,7 @@ def changed_input(evidence):
 
 
 def wrong_on_gpu(evidence):
-    """Run the kernel compiled: it may be wrong by its types, for instance, and right in the simulator."""
+    """Run the compiled kernel: its types, for instance, may make it wrong where the simulator is right."""
     if evidence.is_stand_in or device.simulated():
         return None
     exercise = evidence.exercise
@@ -124,7 +124,7 @@ def _launched(evidence, given):
 
 
 def _wrong_in(evidence, launches, mistake, message):
-    """Find a wrong launch among others than the cases."""
+    """Find a wrong launch among launches that are not the exercise's cases."""
     for trial in (_launched(evidence, given) for given in launches):
         if not trial.right:
             error = trial.got.error
@@ -138,9 +138,10 @@ def _wrong_in(evidence, launches, mistake, message):
 
 
 #: The exercise's own mistakes come first: they may name what the sanitizer would only call an index error.
-#: Then come the causes of other findings: a slip in the source, an exception, a changed input, sizes of wrong
-#: axes or written as numbers, a lost sum, a pattern of indices; then the sanitizer's findings, and numbers.
-#: A kernel that is right so far is checked for repeated work, other launches, float64, and its properties.
+#: Then come causes of other findings: a slip in the source, an exception, a changed input, sizes of wrong
+#: axes or written as numbers, a lost sum, a pattern of indices. Then come the sanitizer's findings, and
+#: numbers. If the kernel is right so far, the rest look for repeated work, other launches, float64, and
+#: missing properties.
 KERNEL_JUDGES = (
     known_mistake,
     suspicious_source,

@@ -1,4 +1,4 @@
-"""Explains an exception that ended a launch by the line of the source."""
+"""Explains an exception that ended a launch by its line of the source."""
 
 import ast
 
@@ -13,7 +13,7 @@ from gpuless.simulator import UnsupportedPython, argument_names
 
 
 def explained_by_source(evidence, trial):
-    """Explain an exception in the attempt's names; return "" if the source does not explain it."""
+    """Explain an exception with the attempt's names; return "" if the source does not explain it."""
     attempt, error = evidence.attempt, trial.got.error
     tree = parsed(attempt)
     if tree is None:
@@ -56,7 +56,7 @@ def _is_of_an_index(error):
 
 
 def _missing_indices(nodes, arrays, error):
-    """Name an array with another number of axes than indices, on the line that raised an exception."""
+    """Name an array that has more or fewer axes than indices, on the line that raised an exception."""
     if not _is_of_an_index(error):
         return ""
     is_of_a_value = isinstance(error, UnsupportedPython)
@@ -105,7 +105,7 @@ def _given_names(nodes, tree):
 
 
 def _whole_arrays(nodes, arrays, error):
-    """Name the whole arrays that need the index of the element that is assigned."""
+    """Name the whole arrays that need the index of the assigned element."""
     targets = [node.targets[0] for node in nodes if isinstance(node, ast.Assign)]
     targets += [node.target for node in nodes if isinstance(node, ast.AugAssign)]
     elements = [target for target in targets if isinstance(target, ast.Subscript)]
@@ -161,7 +161,7 @@ def _orders(call, arrays):
 
 
 def _tried(evidence, call, arguments):
-    """Return a call with other arguments, as text, if it makes the kernel right; else an empty string."""
+    """Return a call with other arguments as text, if it makes the kernel right; else an empty string."""
     text = f"{ast.unparse(call.func)}({', '.join(map(ast.unparse, arguments))})"
     repairs = Repairs(evidence.attempt, solves(evidence, evidence.exercise.inputs()))
     return text if repairs.helps(changes.put, [(call, text)]) else ""

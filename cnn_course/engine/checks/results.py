@@ -1,4 +1,4 @@
-"""Judges of wrong results in any exercise, if none of its own mistakes explains the result.
+"""Judges of wrong results in any exercise, if none of its mistakes explains the result.
 
 `RESULTS` has them in order. Each takes the `Evidence` of an attempt that has failed at least one trial.
 """
@@ -130,7 +130,7 @@ def _follows(evidence, trial, index):
     if trial.got.error or exercise.agrees(call(exercise.reference, changed), trial.expected):
         return None
     got = exercise.attempted(evidence.attempt, changed)
-    # Every bit counts: next to a huge number, other changes would look like rounding errors.
+    # Every bit counts: beside a huge number, other changes look like rounding errors.
     return None if got.error else not same_bits(got.value, trial.got.value)
 
 
@@ -198,7 +198,7 @@ def _factor(trial, rtol):
 
 
 def _size_that_is(factors, evidence):
-    """Return a factor in words, if it is a size of the inputs, or made of two sizes."""
+    """Return a factor in words, if it is a size of the inputs, or a product or quotient of two."""
     sizes = {}
     for trial in evidence.failed:
         for name, value in evidence.named(trial.case).items():
@@ -298,7 +298,7 @@ def parts_of(trial):
 
 
 def _which(parts, place, case, attempt):
-    """Return which of several results is wrong, a kernel's by its name; nothing if there is only one."""
+    """Return which of several results is wrong, for a kernel by its name; nothing if there is only one."""
     if len(parts) < 2:
         return ()
     if isinstance(case, LaunchCase) and hasattr(attempt, "py_func"):
@@ -331,7 +331,7 @@ def wrong_numbers(trial, rtol, attempt=None):
 
 
 def _places(failed, rtol):
-    """Return where the wrong entries lie, if that is at the same edge in every failed case."""
+    """Return where the wrong entries lie, if they lie at the same edge in every failed case."""
     wrong = []
     for got, expected in (part for trial in failed for part in parts_of(trial)):
         if isinstance(got, np.ndarray) and got.shape == np.shape(expected) and got.ndim in (1, 2):
@@ -358,7 +358,7 @@ def _places(failed, rtol):
 
 
 def _is_no_accident(wrong):
-    """Return whether as many random entries would rarely all lie on the border of their arrays."""
+    """Return whether the same number of random entries would rarely all lie on the border."""
     border = (1 - np.prod(np.subtract(mask.shape, 2).clip(0)) / mask.size for mask in wrong)
     return math.prod(part ** mask.sum() for part, mask in zip(border, wrong, strict=True)) < 0.05
 

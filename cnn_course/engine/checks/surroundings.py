@@ -16,7 +16,7 @@ from cnn_course.engine.launch_lists import replaced
 from cnn_numba import device
 from gpuless import check_launch, sanitize
 
-#: Folders of kernels that no answer may launch.
+#: The folders of kernels that no answer may launch.
 _OURS = {Path(cnn_numba.__file__).parent, Path(rungs.__file__).parent}
 
 
@@ -82,7 +82,7 @@ def run_guarded(attempt, *args, **kwargs):
 
     def copy(array, ary=None, stream=0):
         result = plainly(array, ary, stream)
-        if ary is not None:  # the attempt's own array, which cannot be guarded: keep its contents
+        if ary is not None:  # the attempt's array cannot be guarded: keep its contents
             if stream:
                 stream.synchronize()
             filled.append(np.array(ary))
@@ -120,7 +120,7 @@ _TOO_MANY = (
 
 @contextmanager
 def launches_taken_over(take: Callable, most: int | None = None) -> Iterator[list]:
-    """Let `take` make all launches within the block; yield a list that notes them."""
+    """Let `take` make all launches within the block; yield the list of them."""
     kind = type(cuda.jit(lambda: None))
     plainly, noted = kind.__getitem__, []
 
