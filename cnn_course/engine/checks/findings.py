@@ -5,8 +5,7 @@ import numpy as np
 from cnn_course.engine.checks import wording
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.repairs import WARP_BARRIER, Repairs, solves
-from cnn_course.engine.checks.uninitialised import code_of
-from cnn_course.engine.checks.wording import name_of
+from cnn_course.engine.checks.wording import name_of, own_line
 from gpuless.limits import WARP
 
 # The methods of `Repairs` that may repair a finding.
@@ -66,15 +65,9 @@ def _explained(evidence, trial, finding):
     # Lines to change are shown with the change.
     changed = {repair.line for repair in repairs}
     sites = [site for site in (finding.site, finding.other_site) if site]
-    lines = [wording.line_of(attempt, site) for site in sites if _own_line(attempt, site) not in changed]
+    lines = [wording.line_of(attempt, site) for site in sites if own_line(attempt, site) not in changed]
     advice = map(wording.advised, repairs)
     return Wrong(name_of(finding), message, seen, *dict.fromkeys(lines), *advice, evidence.where(trial))
-
-
-def _own_line(attempt, site):
-    """Return the line of a site, counted from the kernel's first; None if it is in another function."""
-    code = code_of(attempt)
-    return site.line - code.co_firstlineno + 1 if site.function == code.co_name else None
 
 
 def _launches(traced, trial, finding):
@@ -92,7 +85,7 @@ def _repair(evidence, finding, cases):
     attempt = evidence.attempt
     if evidence.is_stand_in or not finding.site:
         return "", []
-    places = (_own_line(attempt, site) for site in (finding.site, finding.other_site) if site)
+    places = (own_line(attempt, site) for site in (finding.site, finding.other_site) if site)
     lines = [line for line in places if line is not None]
     repairs = Repairs(attempt, solves(evidence, cases), _in_one_warp(finding, cases))
     for way in _REPAIRS.get(name_of(finding), ()):

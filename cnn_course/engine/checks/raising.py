@@ -7,8 +7,7 @@ import numpy as np
 from cnn_course.engine.checks import changes
 from cnn_course.engine.checks.repairs import Repairs, solves
 from cnn_course.engine.checks.source import parsed
-from cnn_course.engine.checks.uninitialised import code_of
-from cnn_course.engine.checks.wording import too_few_indices
+from cnn_course.engine.checks.wording import own_line, too_few_indices
 from gpuless.simulator import UnsupportedPython, argument_names
 
 
@@ -39,11 +38,8 @@ def explained_by_source(evidence, trial):
 
 def _line_of(attempt, error):
     """Return the line that raised an exception, counted from the kernel's first; None if unknown."""
-    code = code_of(attempt)
     where = getattr(error, "where", None) or getattr(getattr(error, "place", None), "site", None)
-    if where is None or where.function != code.co_name:
-        return None
-    return where.line - code.co_firstlineno + 1
+    return own_line(attempt, where) if where else None
 
 
 # --- arrays ------------------------------------------------------------------------------------------------

@@ -169,11 +169,11 @@ def explained(attempt, finding, trace):
 
 def _of_one_index(attempt, finding):
     """Return a sentence if one of several indices is too large; nothing if the source does not show it."""
-    if finding.in_view or not finding.site or finding.site.function != code_of(attempt).co_name:
+    line = own_line(attempt, finding.site) if finding.site else None
+    if finding.in_view or line is None:
         return ""
     places = enumerate(zip(finding.index or (), finding.shape, strict=False))
     outside = [k for k, (one, size) in places if isinstance(one, int) and one >= size]
-    line = finding.site.line - code_of(attempt).co_firstlineno + 1
     tree = parsed(attempt)
     parts = {
         ast.unparse(parts_of(node)[outside[0]])
@@ -309,13 +309,19 @@ def _position(number, shape):
 # --- Where -------------------------------------------------------------------------------------------------
 
 
+def own_line(attempt, site):
+    """Return the line of a site, counted from the kernel's first; None if it is in another function."""
+    code = code_of(attempt)
+    return site.line - code.co_firstlineno + 1 if site.function == code.co_name else None
+
+
 def line_of(attempt, site):
     """Return a line of the kernel, counted from its first, or of a function that it calls."""
-    code = code_of(attempt)
-    if site.function != code.co_name:
-        name, lines = _called_in(code, site.function)
-        return f"In `{name}`{lines}: `{site.text}`"
-    return numbered_line(site.line - code.co_firstlineno + 1, site.text)
+    line = own_line(attempt, site)
+    if line is not None:
+        return numbered_line(line, site.text)
+    name, lines = _called_in(code_of(attempt), site.function)
+    return f"In `{name}`{lines}: `{site.text}`"
 
 
 def _called_in(code, function):
