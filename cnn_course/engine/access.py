@@ -1,4 +1,4 @@
-"""Pictures of memory accesses: blocks that read a common border, the sectors of one request."""
+"""Pictures of memory accesses: which blocks read an element, and the sectors of one request."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ _BLOCKS = np.array(
 _NOBODY = np.array([0.90, 0.89, 0.87])
 # Elements that two blocks read, and more than two.
 _SHARED = np.array([[0.55, 0.57, 0.60], [0.34, 0.37, 0.42]])
-# Elements that a request does not move, moves unasked, and asks for.
+# Elements that a request does not move, only moves, and asks for.
 _SECTORS = np.array([[0.90, 0.89, 0.87], [0.95, 0.78, 0.45], [0.0, 0.45, 0.70]])
 
 

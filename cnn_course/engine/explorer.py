@@ -11,12 +11,12 @@ def explore(draw, **choices):
     draw : callable
         Called as ``draw(**values)`` with one value of each choice; returns a `Picture`.
     **choices : sequence
-        For each argument of `draw`, the values of its slider; the first one is shown first.
+        For each argument of `draw`, the values of its slider, which begins at the first.
 
     Returns
     -------
     Explorer
-        To be displayed in a notebook. The notebook stores the first picture, for readers without a kernel.
+        Displayed by a notebook, which stores the first picture for readers without a kernel.
 
     Raises
     ------

@@ -17,14 +17,8 @@ _PROTECTED = re.compile(
 _LINK = re.compile(r"\[([^\]]+)\]\(" + re.escape(PAGE) + r"#[\w-]+\)")
 
 
-def terms(folder: str | Path):
-    """Return the terms in the glossary of a folder of notebooks.
-
-    Returns
-    -------
-    list of str
-        Empty if there is no glossary.
-    """
+def terms(folder: str | Path) -> list[str]:
+    """Return the terms in the glossary of a folder of notebooks; an empty list if it has no glossary."""
     page = Path(folder) / PAGE
     return _TERM.findall(page.read_text(encoding="utf-8")) if page.exists() else []
 

@@ -6,6 +6,7 @@ as `gpuless.profiling` models it. Entries have no date: the same kernels give th
 """
 
 import json
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from cnn_course.engine import workbook
@@ -76,15 +77,8 @@ def begin(steps) -> list:
     return _keep([Entry(PART_ONE, tuple(steps)), *rest]) if steps else found
 
 
-def add(what: str, steps) -> list:
-    """Add an entry, unless the last one has the same times; return all entries.
-
-    Parameters
-    ----------
-    what : str
-        What changed.
-    steps : sequence of Step
-        Nothing is added if it is empty, as when nothing could be modelled.
+def add(what: str, steps: Sequence[Step]) -> list:
+    """Add an entry, unless it has no steps or the last entry has the same ones; return all entries.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Runs a notebook's cells without Jupyter: in a page of the book, in the reader's browser.
 
-Before a cell, the cells above it that define the names it needs are run, unless they have been run already.
-Of a setup cell only the needed statements are run; if an import fails, only code that uses it fails.
+Before a cell, it runs the cells above that define the names it needs, unless they have run already.
+Of a setup cell it runs only the needed statements. If an import fails, only code that uses it fails.
 """
 
 import ast
@@ -22,14 +22,7 @@ from cnn_numba.extras import CHECKOUT
 
 
 class Cell(NamedTuple):
-    """A code cell.
-
-    Attributes
-    ----------
-    id : str
-    kind : {"setup", "stub", "check", "code"}
-    source : str
-    """
+    """A code cell; its kind is "setup", "stub", "check" or "code"."""
 
     id: str
     kind: str
@@ -45,7 +38,7 @@ def _opened(stem):
 def run(stem: str, cell_id: str, sources: str, emit: Callable[[str, str], object]) -> str:
     """Run a cell of a notebook in the archive, as `Notebook.run` does; return the outcome as JSON.
 
-    The outcome is whether it ran, the status of its check, if there is one, and the files of the workbook.
+    The outcome has: whether the cell ran, the status of its check (if any), and the files of the workbook.
     """
     notebook = _opened(stem)
     notebook.emit = emit
@@ -61,7 +54,7 @@ class Absent:
         self.__dict__["error"] = error
 
     def __getattr__(self, name):
-        if name.startswith("__"):  # a protocol is looked up, the cell does not use it
+        if name.startswith("__"):  # Python looks up a protocol; the cell does not use the name
             raise AttributeError(name)
         raise self.error
 
@@ -78,8 +71,8 @@ class Notebook:
     cells : list of Cell
         In their order.
     emit : callable
-        Takes the kind of an output, "stream", "html", "text", "error" or "missing", and its text; that of
-        "missing" is the name of a package that is not installed.
+        Takes the kind of an output ("stream", "html", "text", "error" or "missing") and its text. For
+        "missing", the text is the name of a package that is not installed.
 
     Examples
     --------
@@ -95,12 +88,12 @@ class Notebook:
         self.cells, self.emit = cells, emit
         self.namespace: dict = {"__name__": "__main__"}
         self.verdict = None
-        self._run: dict = {}  # the source with which each cell, or part of a setup cell, was run
+        self._run: dict = {}  # the source that was run of each cell, or part of a setup cell
 
     def run(self, cell_id: str, sources: dict | None = None) -> bool:
         """Run a cell, after a stub also its check and show cells; return whether nothing was raised.
 
-        The check's result is kept in `verdict`.
+        `verdict` keeps the check's result.
 
         Parameters
         ----------
@@ -125,7 +118,7 @@ class Notebook:
         return True
 
     def _provide(self, above, names):
-        """Run the cells that define some names, in the order in which they stand."""
+        """Run the cells that define some names, in their order."""
         wanted, chosen = set(names), []
         for cell in reversed(above):
             for part, source in reversed([*_parts(cell)]):
@@ -170,7 +163,7 @@ class Notebook:
         self.emit("html" if text else "text", text or repr(value))
 
     def _tell(self, error):
-        """Emit an error and its lines in the cells; name a missing package, which the page could fetch."""
+        """Emit an error and its lines in the cells, and a missing package, which the page can fetch."""
         if isinstance(error, ModuleNotFoundError) and error.name:
             self.emit("missing", error.name.partition(".")[0])
         lines = [f"{type(error).__name__}: {error}"]
@@ -184,7 +177,7 @@ class Notebook:
 
 
 def _parts(cell) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a cell to run, with names: each statement of a setup cell, else the whole."""
+    """Yield the parts of a cell with their names: the statements of a setup cell, else the whole cell."""
     if cell.kind != "setup":
         yield cell.id, cell.source
         return

@@ -1,8 +1,8 @@
 """Ladders of kernels: the work of each rung, counted at full size, and its time on this machine.
 
-Without a GPU, a GPU's times cannot be measured. But the emulated GPU runs the compiled kernels and counts
-what they do (`gpuless.counting`): a `Ladder` compares these counts. Its last column is the time on the
-machine that the heading names. `modelled` says how long the rungs would take on named GPUs.
+Without a GPU you cannot measure its times. But the emulated GPU runs the compiled kernels and counts what
+they do (`gpuless.counting`). A `Ladder` compares these counts; its last column is the time on the machine
+that the heading names. `modelled` estimates how long the rungs would take on named GPUs.
 """
 
 import time
@@ -21,7 +21,7 @@ __all__ = ["COLUMNS", "Column", "Ladder", "ModelledLadder", "Rung", "climb", "co
 
 
 class Column(NamedTuple):
-    """A number of a rung: how to compute it from the `gpuless.Counts` of its launches, and to write it."""
+    """How to compute a number of a rung from the `gpuless.Counts` of its launches, and how to write it."""
 
     of: Callable[[Sequence[Counts]], Any]
     written: Callable[[Any], str] = "{:,}".format
@@ -50,9 +50,9 @@ def _megabytes(number):
     return f"{_millions(number)}B"
 
 
-#: The columns of a ladder, by their headings. *Instructions*, *barriers* and *shuffles* are those of warps,
-#: *block barriers* those that blocks pass; *bytes moved* are the sectors of all requests to global memory,
-#: *least bytes* each sector that a launch reads or writes, once; *deliveries* are those by shared memory.
+#: The columns of a ladder, by their headings. *Instructions*, *barriers* and *shuffles* count once per warp,
+#: *block barriers* once per block. *Bytes moved* counts the sectors of all requests to global memory, *least
+#: bytes* each sector that a launch reads or writes, once. *Deliveries* are deliveries by shared memory.
 COLUMNS = {
     "launches": Column(len),
     "instructions": _total("warp_instructions"),
@@ -100,7 +100,7 @@ class Ladder:
     title : str
     rungs : list of Rung
     columns : sequence of str
-        Of `COLUMNS`. Shown if anything was counted.
+        From `COLUMNS`. Shown if anything was counted.
     summed : bool
         Whether a last row sums the others.
     """
@@ -132,9 +132,9 @@ class Ladder:
 
     def _note(self):
         if not self.has_counts:
-            return "What kernels do is counted on the emulated GPU alone; here they run on something else."
+            return "Counts need the emulated GPU, and here kernels run on something else."
         if any(rung.seconds is not None for rung in self.rungs):
-            return "Counted at full size. The time is the CPU's that emulates: it says nothing about a GPU."
+            return "Counted at full size. The time is the emulating CPU's: it says nothing about a GPU."
         return "Counted at full size."
 
     def __repr__(self):
@@ -175,10 +175,10 @@ def climb(title: str, rungs: dict, columns: Sequence[str] = _PRODUCTS, timed: bo
     title : str
         What they compute.
     rungs : dict of str to callable or tuple
-        By name: a function without arguments that launches kernels; or one launch as kernel, grid, block, a
-        tuple of arguments, and perhaps the bytes of dynamic shared memory. Each is run up to three times.
+        By name: a function without arguments that launches kernels; or one launch: kernel, grid, block, a
+        tuple of arguments, and optionally the bytes of dynamic shared memory. Each runs up to three times.
     columns : sequence of str
-        Of `COLUMNS`; by default those of matrix products.
+        From `COLUMNS`; by default those for matrix products.
     timed : bool
         Whether to time the rungs; otherwise each runs once, and only if it can be counted.
 
@@ -226,7 +226,7 @@ def counted(work: Callable) -> Ladder:
 
 
 def _seconds(work):
-    """Return the time of the second run, as the first compiles; in the simulator that of the first."""
+    """Return the time of the second run, as the first compiles; in the simulator, of the only run."""
     for _ in range(1 if device.simulated() else 2):
         start = time.perf_counter()
         work()

@@ -60,8 +60,8 @@ def listed(work, run=True) -> LaunchList:
     work : callable
         Without arguments; launches with `device.launch`, as the whole package does.
     run : bool
-        Whether to run the kernels, traced, and count their bytes: each element that a launch reads counts
-        once, and so does each that it writes. Otherwise launches are only noted.
+        Whether to run the kernels, traced, and count their bytes: once for each element that a launch reads,
+        and once for each that it writes. Otherwise launches are only noted.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def access_of(work):
     Raises
     ------
     ValueError
-        If it launches none, or more than one.
+        If it launches no kernel, or more than one.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def access_of(work):
     with device.observe_launches(lambda launch: found.append(launch.examine(access_map))):
         work()
     if len(found) != 1:
-        raise ValueError(f"an access map is that of one launch, and this function makes {len(found)}")
+        raise ValueError(f"an access map needs one launch, and this function makes {len(found)}")
     return found[0]
 
 
@@ -184,7 +184,7 @@ def bus_traffic():
 
     noted = {"to_device": noted_to_device, "to_host": noted_to_host, "copy": noted_copy}
     with ExitStack() as stack:
-        for owner in (device, device.arrays):  # operations and `arrays` itself look them up there
+        for owner in (device, device.arrays):  # where operations and `arrays` look them up
             for name, function in noted.items():
                 stack.enter_context(replaced(owner, name, function))
         yield crossings

@@ -1,7 +1,7 @@
 """The benchmark ledger: times all rungs of a ladder in the same way, and compares them with one baseline.
 
-A speed-up is quoted only between two rungs with the same input, the same result and the same run on the same
-machine; the ledger ensures all three.
+A speed-up compares two rungs with the same input, the same result, and the same run on the same machine. The
+ledger ensures all three.
 """
 
 import html
@@ -64,9 +64,9 @@ class Ledger:
         work : str
             What was computed, such as ``"256 x 256, 5 x 5"``; rungs with equal work are comparable.
         repeats : int
-            The least number of timed calls; short ones are repeated for a tenth of a second, so that a busy
-            moment of the machine does not matter. The median counts. With 1, a first call that takes more
-            than a second is not repeated: Python's loops need no warm-up.
+            The least number of timed calls; the median counts. Short calls are repeated for a tenth of a
+            second, so a busy moment of the machine does not matter. With 1, a first call that takes more than
+            a second is not repeated: Python's loops need no warm-up.
 
         Returns
         -------
@@ -76,7 +76,7 @@ class Ledger:
         Raises
         ------
         ValueError
-            If the result differs from that of an earlier rung on the same work.
+            If the result differs from an earlier rung's on the same work.
         """
         start = time.perf_counter()
         result = function(*args)

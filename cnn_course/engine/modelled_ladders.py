@@ -17,11 +17,11 @@ from cnn_numba import device
 from gpuless.wrapping import wrapped
 
 GPUS = ("T4", "A100", "H100")
-#: If the modelled times of two kernels differ by a larger factor, their order is nearly always right.
+#: If two modelled times differ by a larger factor, their order is nearly always right.
 CLEAR = 1.25
 _MARKS = tuple(zip((plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE), "osD^", strict=True))
 _NO_TIMES = (
-    "No modelled times: they need the kernels compiled, and here the simulator steps them. "
+    "No modelled times: they need compiled kernels, and here the simulator runs them. "
     "GPULESS=emulator selects the emulated GPU, if this machine can run it."
 )
 _RANGE = "A measured time would lie in the range in brackets four times out of five."
@@ -145,14 +145,14 @@ class ModelledLadder:
 def modelled(rungs: dict, gpus: Sequence[str] = GPUS, title: str = "") -> ModelledLadder:
     """Model how long each rung would take on some GPUs.
 
-    Nothing is measured, not even if kernels run on a real GPU. The time of a rung is the sum of its launches,
+    Nothing is measured, even if kernels run on a real GPU. The time of a rung is the sum of its launches,
     each with cold caches, without copies and without the host's time.
 
     Parameters
     ----------
     rungs : dict of str to callable or tuple
-        By name: one launch as kernel, grid, block, a tuple of arguments, and perhaps the bytes of dynamic
-        shared memory, which is not run; or a function without arguments that launches kernels, which is run
+        By name: one launch, which is not run: kernel, grid, block, a tuple of arguments, and optionally the
+        bytes of dynamic shared memory; or a function without arguments that launches kernels, which is run
         once. On a real GPU it must launch with `device.launch`, as the package's functions do.
     gpus : sequence of str
         Names that `gpuless.profile` knows.

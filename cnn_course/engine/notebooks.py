@@ -2,8 +2,8 @@
 
 ``python -m cnn_course.engine.notebooks notebooks/*.ipynb`` runs each notebook from top to bottom in a fresh
 kernel and stores the outputs. With ``--format`` it only rewrites the file in canonical form: use that after
-an edit in JupyterLab that changes no output. Both update what all notebooks share: the badge and the cell for
-Colab, the minutes, and the links to the glossary.
+an edit in JupyterLab that changes no output. Both update the parts that all notebooks share: the badge and
+the cell for Colab, the minutes, and the links to the glossary.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def read(path: str | Path) -> nbformat.NotebookNode:
 
 
 def with_common_parts(notebook, path):
-    """Add to a notebook what all share: badge and cell for Colab, its minutes, links to the glossary."""
+    """Add the parts that all notebooks share: badge and cell for Colab, minutes, links to the glossary."""
     head, badge = notebook.cells[0], _BADGE % path.name
     title, _, text = head.source.partition("\n")
     text = re.sub(r"\A\n*\[!\[Open in Colab\].*\n", "", text)
@@ -97,9 +97,9 @@ def with_common_parts(notebook, path):
 def minutes(notebook) -> int:
     r"""Return how many minutes a notebook takes, rounded to five.
 
-    It sums words outside of hints and solutions, at 150 a minute; lines of code that are neither blank nor
-    comments, without setup, exercises and hidden cells, at 12 a minute; and for each exercise 4 minutes to
-    read, think and try, and half a minute for each line of its solution that its stub does not have.
+    The sum of: words outside of hints and solutions, at 150 a minute; lines of code that are neither blank
+    nor comments, without setup, exercises and hidden cells, at 12 a minute; for each exercise, 4 minutes to
+    read, think and try, and half a minute for each line of the solution that the stub does not have.
 
     Examples
     --------
@@ -136,8 +136,8 @@ def canonical(notebook) -> str:
     Parameters
     ----------
     notebook : nbformat.NotebookNode
-        Changed in place: metadata that differs from machine to machine is removed, and so are widgets, as
-        a picture is stored beside each.
+        Changed in place: this removes metadata that differs from machine to machine, and widgets, as a
+        picture is stored beside each.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def canonical(notebook) -> str:
     return nbformat.writes(notebook, version=nbformat.NO_CONVERT).rstrip("\n") + "\n"
 
 
-def execute(notebook, folder, environment=None, timeout=300):
+def execute(notebook, folder, environment=None):
     """Run every cell in a fresh kernel and store the outputs in the notebook; return it.
 
     Parameters
@@ -168,8 +168,6 @@ def execute(notebook, folder, environment=None, timeout=300):
         The kernel's working folder: the notebook's.
     environment : dict, optional
         The kernel's environment variables; by default those of this process.
-    timeout : int
-        Seconds for a cell.
 
     Raises
     ------
@@ -178,7 +176,7 @@ def execute(notebook, folder, environment=None, timeout=300):
     """
     client = NotebookClient(
         notebook,
-        timeout=timeout,
+        timeout=300,  # seconds for a cell
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
         record_timing=False,
@@ -188,13 +186,10 @@ def execute(notebook, folder, environment=None, timeout=300):
     return client.execute(env=dict(os.environ if environment is None else environment))
 
 
-def exercises(notebook: nbformat.NotebookNode):
-    """Return a notebook's exercises, complete or not: the linter reports what is missing.
+def exercises(notebook: nbformat.NotebookNode) -> list[NotebookExercise]:
+    """Return a notebook's exercises, in the order of their stubs.
 
-    Returns
-    -------
-    list of NotebookExercise
-        In the order of their stubs. A missing part is empty.
+    A missing part is empty; the linter reports it.
     """
     cells = {cell.id: cell.source for cell in notebook.cells}
     stubs = [cell_id.removesuffix("-stub") for cell_id in cells if cell_id.endswith("-stub")]

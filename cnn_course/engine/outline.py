@@ -20,9 +20,9 @@ class Notebook(NamedTuple):
     minutes : int
         As `notebooks.minutes` counts them.
     exercises : tuple of str
-        In their order.
+        In order. The docstring of its `exercises` names their files, if it is a package.
     earlier : tuple of str
-        Its numbers in the first edition, under which older workbooks store answers.
+        Its numbers in the first edition: older workbooks store answers under them.
     """
 
     number: str

@@ -1,9 +1,9 @@
 """Pictures for the notebooks: one style, small files, each with a caption and a description.
 
 A PNG does not know the theme of its page, so every figure has its own background: dark ink on light paper,
-readable in a light theme and in a dark one. The style is set on the figure itself, not by pyplot or
-``rcParams``, so figures may be drawn in any thread. The functions that draw import Matplotlib and Pillow:
-checks import this module where neither is installed.
+readable in a light theme and in a dark one. The style is set on the figure, not by pyplot or ``rcParams``, so
+any thread may draw. Only the functions that draw import Matplotlib and Pillow: checks import this module
+where neither is installed.
 """
 
 import base64
@@ -37,7 +37,7 @@ class Picture:
     caption : str
         What to look at; shown below.
     alt : str
-        What the picture shows, for a reader who cannot see it.
+        A description for readers who cannot see the picture.
     """
 
     png: bytes
@@ -115,7 +115,7 @@ def _new(size):
 
 
 def figure_in_two(size, heights):
-    """Return a new figure, and its upper and lower part, whose axes need not line up.
+    """Return a new figure with its upper and its lower part, whose axes need not line up.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def picture(fig, caption, alt, colours=128) -> Picture:
     caption : str
         What to look at.
     alt : str
-        What the picture shows, for a reader who cannot see it.
+        A description for readers who cannot see the picture.
     colours : int
         Size of the PNG's palette: fewer colours make a smaller file. With 256 the palette follows frequent
         colours, which suits photographs; with fewer it keeps rare ones.
@@ -180,7 +180,7 @@ def _drawn(fig):
 def _with_palette(image, colours):
     from PIL.Image import Dither, Quantize
 
-    # MAXCOVERAGE keeps a rare colour, such as that of a single marked point.
+    # MAXCOVERAGE keeps a rare colour, such as a single marked point's.
     method = Quantize.MEDIANCUT if colours == 256 else Quantize.MAXCOVERAGE
     return image.quantize(colours, method=method, dither=Dither.NONE)
 
@@ -191,7 +191,7 @@ def film(frames, still, caption, alt, seconds=1.8, colours=64) -> Film:
     Parameters
     ----------
     frames : sequence of matplotlib.figure.Figure or PIL.Image.Image
-        All of one size; shown in a loop, the last one longest.
+        All of one size; shown in a loop, the last one for twice as long.
     still : matplotlib.figure.Figure or PIL.Image.Image
     caption, alt : str
         As for `picture`; they also apply to the still picture.
@@ -284,8 +284,8 @@ def show_image(ax, image, title="", numbers=False, cmap="gray", limits=None):
     cmap : str or Colormap
         ``"gray"`` for pictures; ``"RdBu"`` for values of both signs, white at zero.
     limits : tuple of float, optional
-        The values at both ends of the colour map. None takes the image's extremes; with ``"RdBu"`` the
-        ends are equally far from zero.
+        The values at both ends of the colour map. None takes the image's extremes, or with ``"RdBu"`` ends
+        that are equally far from zero.
 
     Examples
     --------

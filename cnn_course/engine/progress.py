@@ -150,7 +150,7 @@ def _ms(step):
 
 
 def draw_network(ax, own, colour=plots.GREEN):
-    """Draw the layers of `mnist_cnn`; a pass with only the reader's kernels is filled and ticked."""
+    """Draw the layers of `mnist_cnn`; a pass is filled and ticked if all its kernels are the reader's."""
     ax.set(xlim=(0, 4.2), ylim=(-len(_LAYERS) - 0.1, 0.75))
     for x, title in ((2.3, "forward"), (3.45, "backward")):
         ax.text(x, 0.45, title, ha="center", fontsize=8.5, color=plots.INK)
@@ -163,7 +163,7 @@ def draw_network(ax, own, colour=plots.GREEN):
 
 
 def _pass(ax, x, y, count, needed, text, green):
-    """Draw a box, filled by the share of its kernels that are the reader's."""
+    """Draw a box, filled by the share of the reader's kernels."""
     box = {"boxstyle": "round,pad=0,rounding_size=0.12", "linewidth": 1}
     ax.add_patch(FancyBboxPatch((x, y), 1.0, 0.78, facecolor="white", edgecolor=plots.FAINT, **box))
     if count:
@@ -207,7 +207,7 @@ class Certificate:
     images : int
         Of one epoch.
     multiplications, all_multiplications : int
-        Those of the reader's kernels and those of the whole training run, in convolutions and dense layers.
+        In convolutions and dense layers: by the reader's kernels, and in the whole training run.
     kernels : tuple of (title, name, is_own)
     where : str
         What the kernels ran on.
@@ -243,6 +243,10 @@ class Certificate:
             lines.append(f"a step, modelled: {', '.join(map(history.Step.in_brief, self.steps))}")
         return tuple(lines)
 
+    @property
+    def _title(self):
+        return f"{'Example: ' * self.example}MNIST, trained from scratch"
+
     def _share(self):
         """Return the share of the arithmetic that the reader's kernels did, as text; empty if none."""
         if not self.multiplications:
@@ -256,9 +260,7 @@ class Certificate:
             for title, name, own in self.kernels
         ]
         steps = [f"  {step}" for step in self.steps]
-        title = "MNIST, trained from scratch"
-        title = f"Example: {title}" if self.example else title
-        return "\n".join([title, *self.lines, self.date, *kernels, *steps])
+        return "\n".join([self._title, *self.lines, self.date, *kernels, *steps])
 
     def _repr_html_(self):
         return self.picture()._repr_html_()
@@ -270,11 +272,10 @@ class Certificate:
             ax.set_axis_off()
         colour = _PALE if self.example else plots.GREEN
         draw_network(axes[0], {name for _, name, own in self.kernels if own}, colour)
-        ax, title = axes[1], "MNIST, trained from scratch"
+        ax = axes[1]
         ax.set(xlim=(0, 1), ylim=(0, 1))
         ax.add_patch(Rectangle((0.0, 0.02), 0.99, 0.96, fill=False, edgecolor=colour, linewidth=2))
-        title = f"Example: {title}" if self.example else title
-        ax.text(0.5, 0.88, title, ha="center", fontsize=13, color=plots.INK)
+        ax.text(0.5, 0.88, self._title, ha="center", fontsize=13, color=plots.INK)
         ax.text(0.5, 0.7, f"{self.accuracy:.2%}", ha="center", fontsize=30, color=colour)
         for row, line in enumerate(self.lines):
             wrapped = textwrap.fill(line, 44)

@@ -1,4 +1,4 @@
-"""The source of a function with everything that it uses, for a file that runs alone."""
+"""The source of a function with everything it uses, for a file that runs alone."""
 
 import ast
 import builtins
@@ -46,7 +46,7 @@ def standalone(function: FunctionType) -> str:
 
 
 class _Needs:
-    """The globals that a function uses, as lines of Python in the order of their use."""
+    """The globals that a function uses, as lines of Python in order of use."""
 
     def __init__(self, namespace):
         self.namespace = namespace
@@ -83,7 +83,7 @@ def _source(function):
     try:
         return textwrap.dedent(inspect.getsource(function)).rstrip()
     except (OSError, TypeError):
-        raise NotStandalone(f"the source of `{function.__name__}` is not to be had") from None
+        raise NotStandalone(f"the source of `{function.__name__}` is not available") from None
 
 
 def _names_around(function, source):

@@ -1,13 +1,13 @@
 """The reader's workbook: a Python file for each answer that a check has accepted.
 
-A check that turns green stores the answer: its source, and what that uses of its notebook (imports,
+A check that turns green stores the answer: its source, and everything it uses from its notebook (imports,
 constants, functions). So later notebooks can call the kernels of earlier ones, and notebook 09 builds a
 network of them. The folder is ``notebooks/workbook`` of the checkout (elsewhere, ``workbook`` where Python
-was started), or the one that ``CNN_NUMBA_WORKBOOK`` names; git ignores it, and it may be deleted at any time.
+was started), or the one that ``CNN_NUMBA_WORKBOOK`` names. Git ignores it, and you may delete it at any time.
 
-Using an answer runs its file. In the checkout's folder every answer may run, like the checkout's other files;
-elsewhere only those that a check has stored for this account. The others may be anyone's code, and run only
-if ``CNN_NUMBA_TRUST_WORKBOOK`` names their folder or one above it. Only `answer` runs files.
+Using an answer runs its file. In the checkout's folder every answer may run, like the checkout's other files.
+Elsewhere only answers that a check has stored for this account may run. Others may be anyone's code: they run
+only if ``CNN_NUMBA_TRUST_WORKBOOK`` names their folder or one above it. Only `answer` runs files.
 """
 
 import ast
@@ -49,18 +49,10 @@ def place_of(exercise) -> Notebook | None:
 
 
 def keep(exercise, attempt) -> str:
-    """Store an answer that its check has accepted, and return a line that tells the reader so.
+    """Store an answer that its check has accepted; return a line for the reader.
 
-    Parameters
-    ----------
-    exercise : Exercise
-    attempt : function
-        As passed to the check.
-
-    Returns
-    -------
-    str
-        Empty if nothing is stored: the exercise is in no notebook, or the answer was not written in one.
+    The line is empty if nothing is stored: the exercise is in no notebook, or the answer was not written in
+    one.
     """
     notebook, function = place_of(exercise), getattr(attempt, "py_func", attempt)
     if notebook is None or getattr(function, "__module__", None) != "__main__":
@@ -110,7 +102,7 @@ def _named(key, name):
 
 
 def _path(topic, name):
-    """Return the path of an answer: under its topic, or its notebook's number in the first edition."""
+    """Return the path of an answer, by its topic or by its notebook's number in the first edition."""
     places = [_named(key, name) for key in (topic, *notebook_on(topic).earlier)]
     return next((path for path in places if path.is_file()), places[0])
 
@@ -121,11 +113,11 @@ def answer(topic: str, name: str, otherwise: object = None) -> object:
     Parameters
     ----------
     topic : str
-        The notebook, such as ``"convolution_on_the_gpu"``.
+        Of the notebook, such as ``"convolution_on_the_gpu"``.
     name : str
-        The exercise, such as ``"conv2d_kernel"``.
+        Of the exercise, such as ``"conv2d_kernel"``.
     otherwise : object
-        What to return if the exercise is not solved, or the workbook has no source of it.
+        Returned if the exercise is not solved, or the workbook does not have its source.
 
     Raises
     ------
@@ -160,9 +152,9 @@ def _imported(path):
     content = path.read_bytes()
     if not _is_trusted_folder() and not _record_of(content).exists():
         raise NotTrusted(
-            f"{path} was not kept by a check of yours, so it may be anyone's code and was not run. If it may"
-            f" run, say so by the environment variable CNN_NUMBA_TRUST_WORKBOOK={path.parent}, best in a "
-            "container (docs/teaching.md); else delete it"
+            f"{path} was not kept by a check of yours, so it may be anyone's code and was not run. To let it "
+            f"run, set the environment variable CNN_NUMBA_TRUST_WORKBOOK={path.parent}, best in a container "
+            "(docs/teaching.md). Otherwise delete it"
         )
     module = types.ModuleType(f"workbook_{path.stem}")
     module.__file__ = str(path)

@@ -31,7 +31,7 @@ def goes_on(x):
 def test_an_endless_loop_is_named_with_the_line_that_ran():
     verdict = double(goes_on)
     assert verdict.mistake == "does not end"
-    assert "had not ended after 0.2 seconds" in verdict.message
+    assert "was stopped after 0.2 seconds" in verdict.message
     assert verdict.details[0] in (
         "Line 3 of your function: `while k < x.size:`",
         "Line 4 of your function: `x[k] = 2 * x[k]`",

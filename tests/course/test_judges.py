@@ -181,10 +181,10 @@ RESULT_CASES = [
     ("another_type", trial(x.astype(int)), "type", "must be floating-point, and yours is integer"),
     ("another_type", trial([x, x], expected=(x, x)), "type", "a tuple of 2, and yours is of type `list`."),
     ("another_type", trial((x,), expected=(x, x)), "type", "must be a tuple of 2, and yours has 1."),
-    ("another_order", trial((x, y), expected=(y, x)), "other order", "not in the order that is asked for"),
+    ("another_order", trial((x, y), expected=(y, x)), "other order", "but in the wrong order"),
     ("ignored_input", trial(x), "constant", "gives the same result for all inputs"),
     ("disguised", trial(2 * x.T), "transposed", "rows and columns are exchanged"),
-    ("disguised", trial(-2 * x), "negated", "but for its sign"),
+    ("disguised", trial(-2 * x), "negated", "except for its sign"),
     ("multiplied", trial(3 * x), "factor", "the right one times 1.5"),
     (
         "rounded",

@@ -329,7 +329,7 @@ SAYS = [
         FIRST,
         "relu_on_gpu",
         ("def relu_on_gpu", "@cuda.jit\ndef relu_on_gpu"),
-        "`relu_on_gpu` is an ordinary function: take the `@cuda.jit` above it away.\n",
+        "`relu_on_gpu` is an ordinary function: remove the `@cuda.jit` above it.\n",
     ),
     (
         FIRST,
@@ -353,7 +353,7 @@ SAYS = [
         FIRST,
         "mirror_kernel",
         [("column, row =", "row ="), ("row < height and column < width", "row < height")],
-        "`cuda.grid(2)` gives two numbers. Give each a name of its own, as in `x, y = cuda.grid(2)`.\n",
+        "`cuda.grid(2)` gives two numbers. Give each its own name, as in `x, y = cuda.grid(2)`.\n",
     ),
     (FIRST, "relu_on_gpu", ("relu_forward_naive_kernel[", "d_out = relu_forward_naive_kernel["), NONE),
     (CONV, "shrink", ("shrink_kernel[device", "d_out = shrink_kernel[device"), NONE),
@@ -383,7 +383,7 @@ SAYS = [
         "reductions",
         "row_max_kernel",
         ("0xFFFFFFFF", "0xFFFF"),
-        "names in its mask are not those that reach it",
+        "mask of a warp operation are not the lanes that reach it",
     ),
     # Numbers.
     ("start_here", "brighten_kernel", (TWICE, TWICE[4:-6]), "- 256 = 44, and light greys turn dark."),

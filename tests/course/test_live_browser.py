@@ -264,7 +264,7 @@ def run(page, cell=CELLS[0]):
 def test_answers_get_the_verdicts_of_a_notebook(page):
     found = source_of("count_kernel")
     for source, verdict in {
-        found.cells.stub: "○ not solved yet: count_kernel\nThe kernel is as it was given",
+        found.cells.stub: "○ not solved yet: count_kernel\nThe kernel is unchanged",
         found.cells.solution: "✔ solved: count_kernel\nRight in all",
     }.items():
         write(page, source, CELLS[1])

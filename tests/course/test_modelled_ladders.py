@@ -161,7 +161,7 @@ def test_the_simulator_models_nothing_and_says_so(monkeypatch):
     monkeypatch.setattr(device, "simulated", lambda: True)
     ladder = modelled({"never run": None})
     assert not ladder
-    assert repr(ladder).startswith("No modelled times: they need the kernels compiled")
+    assert repr(ladder).startswith("No modelled times: they need compiled kernels")
     assert ladder.picture() is None
     assert ladder.microseconds("T4") == {}
     assert ladder.close() == {}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numba import cuda
 
+from cnn_course.engine.checks.evidence import StandIn
 from cnn_course.engine.checks.programs import ProgramExercise
 from cnn_numba import device
 from cnn_numba.ops.activation.gpu import relu_forward_naive
@@ -131,7 +132,7 @@ def test_mistakes_use_the_learners_names():
         return d_out.copy_to_host()
 
     assert exercise(thrice).message == "You add `values` three times."
-    assert exercise(exercise.behaving_like(lambda x: 3 * x)).mistake == "tripled"
+    assert exercise(StandIn(lambda x: 3 * x)).mistake == "tripled"
 
 
 def test_findings_of_the_sanitizer_name_the_launch():

@@ -1,5 +1,6 @@
 """The workbook: right answers, and only these, are kept as files that stand alone."""
 
+import ast
 import importlib
 import math
 import py_compile
@@ -20,6 +21,7 @@ from cnn_course.chapters.mnist_cnn import exercises as mnist_cnn, own_backend
 from cnn_course.engine import notebooks, workbook
 from cnn_course.engine.outline import NOTEBOOKS
 from cnn_course.engine.standalone import NotStandalone, standalone
+from cnn_numba.data.files import CHECKOUT
 from cnn_numba.ops.shared.warps import warp_max
 
 TILE = 16
@@ -75,7 +77,7 @@ def test_a_source_brings_all_that_it_uses():
     ("function", "reason"),
     [
         (kernel_on_an_array.py_func, "it uses `ARRAY`, a ndarray of its notebook"),
-        (eval("lambda x: x"), "the source of `<lambda>` is not to be had"),
+        (eval("lambda x: x"), "the source of `<lambda>` is not available"),
         (lambda x: undefined + x, "`<lambda>` is not written as a `def`"),  # noqa: F821
         ({"of a dict": lambda x: x}["of a dict"], "`<lambda>` is not written as a `def`"),
         (partial(max, 0), "it is not written as a `def`"),
@@ -326,6 +328,26 @@ def test_the_outline_matches_the_notebooks():
         assert notebook.cells[0].source.splitlines()[0] == f"# {chapter.number} · {chapter.title}"
         assert tuple(exercise.name for exercise in notebooks.exercises(notebook)) == chapter.exercises
         assert chapter.minutes == notebooks.minutes(notebook)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=[notebook.stem for notebook in NOTEBOOKS])
+def test_the_file_of_each_exercise_can_be_found(notebook):
+    # `exercises.py` has them in the notebook's order; a package lists them with their files.
+    chapter = CHECKOUT / "cnn_course" / "chapters" / notebook.topic
+    files = [*chapter.glob("exercises.py"), *chapter.glob("exercises/*.py")]
+    defined = {name: file.name for file in files for name in assigned_in(file) if name in notebook.exercises}
+    if len(files) == 1:
+        assert tuple(defined) == notebook.exercises
+    else:
+        listed = [f"{k}. `{name}`: {defined[name]}" for k, name in enumerate(notebook.exercises, 1)]
+        docstring = ast.get_docstring(ast.parse((chapter / "exercises" / "__init__.py").read_text()))
+        assert docstring.splitlines()[2:] == listed
+
+
+def assigned_in(file):
+    """Return the names that a file's top level assigns, in order."""
+    nodes = [node for node in ast.parse(file.read_text()).body if isinstance(node, ast.Assign)]
+    return [target.id for node in nodes for target in node.targets if isinstance(target, ast.Name)]
 
 
 def test_progress_says_what_is_solved_and_what_comes_next(folder):

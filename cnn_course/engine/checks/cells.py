@@ -1,8 +1,8 @@
-"""Watches for cells that fail, as a check would then judge an older definition.
+"""Watches for cells that fail: a check would then judge an older definition.
 
-After a syntax error a function's name still refers to the definition of an earlier run. So in IPython
-(JupyterLab, Colab, VS Code) this module notes for every cell which functions it should have defined, and
-whether it did. Outside of IPython nothing is watched.
+After a syntax error, a function's name still refers to an earlier run's definition. So in IPython
+(JupyterLab, Colab, VS Code) this module notes for every cell which functions it should define, and whether it
+did. Outside of IPython it watches nothing.
 """
 
 import keyword
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from cnn_course.engine.checks import errors
 
-# "def name(", also if the word `def` is misspelt, as in some syntax errors.
+# "def name(", even if `def` is misspelt, as in some syntax errors.
 _DEFINITION = re.compile(r"^[ \t]*(\w+)[ \t]+(\w+)[ \t]*(?:\(|:|$)", re.MULTILINE)
 _OTHER_WORDS = {*keyword.kwlist} - {"def"}
 
@@ -33,7 +33,7 @@ class Failure(NamedTuple):
             place = (f"Line {error.lineno} of the cell" + (f": `{written}`" if written else "."),)
         message = (
             f"Your last run of the cell above failed with {errors.text(error)}. Fix that first, and run the "
-            "cell again: until then the name stands for what was defined before."
+            "cell again: until then the name refers to the older definition."
         )
         return message, place
 
@@ -53,14 +53,10 @@ _before = {}  # the values of the running cell's names before it ran
 
 
 def failure_of(name: str, attempt: object) -> Failure | None:
-    """Return why the last cell that should define a function failed; None if it did not, or if unknown.
+    """Return why the last cell that should define a function failed; None if it did not fail, or if unknown.
 
-    Parameters
-    ----------
-    name : str
-        The function's.
-    attempt : object
-        The function passed to the check; if the failed cell did not leave it, it was defined elsewhere.
+    `attempt` is the function passed to the check. If the failed cell did not leave it under this name, it was
+    defined elsewhere.
     """
     failure = _failures.get(name)
     return failure if failure is not None and failure.stands is attempt else None
@@ -97,7 +93,7 @@ def _end(shell, result):
     error = result.error_before_exec or result.error_in_exec
     source = result.info.raw_cell if result.info else ""
     for name in _defined_in(source):
-        # If code after a definition fails, the function is defined nevertheless.
+        # If only code after the definition fails, the function is defined.
         stands = shell.user_ns.get(name)
         if error is not None and stands is _before.get(name):
             _failures[name] = Failure(error, source, stands)

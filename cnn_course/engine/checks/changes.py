@@ -6,7 +6,7 @@ import ast
 
 
 def guard(tree, line, where, conditions):
-    """Put an `if` around the statement on a line, or also around those below it in its block."""
+    """Put an `if` around the statement on a line, or around it and those below it in its block."""
     block = block_of(tree, line)
     first = next(k for k, each in enumerate(block) if each.lineno <= line <= each.end_lineno)
     last = first + 1 if where == "around it" else len(block)
@@ -46,7 +46,7 @@ def exchange(tree, line, old, new):
             node.slice = ast.parse(new, mode="eval").body.slice
 
 
-#: Comparisons and their stricter forms, of a condition to go on (`<=`) and of one to stop (`>`).
+#: Comparisons and their stricter forms: of a condition to go on (`<=`), and of one to stop (`>`).
 STRICTER = {ast.LtE: (ast.Lt, "<=", "<"), ast.Gt: (ast.GtE, ">", ">=")}
 
 
@@ -58,7 +58,7 @@ def tighten(tree, loose):
 
 
 def go_on(tree, breaks):
-    """Let loops go on with their next round where they break off."""
+    """Replace `break` by `continue`."""
     for node in breaks:
         _twin(tree, node).__class__ = ast.Continue
 
@@ -99,7 +99,7 @@ def one_less(node):
 
 
 def is_one_less(node):
-    """Return whether an expression is another one, less one, such as ``n - 1``."""
+    """Return whether an expression subtracts one, such as ``n - 1``."""
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and _is_one(node.right)
 
 
@@ -118,7 +118,7 @@ def _is_one(node):
     return isinstance(node, ast.Constant) and node.value == 1
 
 
-# --- what is there -----------------------------------------------------------------------------------------
+# --- look-ups ----------------------------------------------------------------------------------------------
 
 
 def distance(gap, lines):

@@ -4,14 +4,14 @@ import numpy as np
 
 
 def close(got, expected, rtol, slack=0.0):
-    """Compare two arrays element by element, with errors relative to the largest magnitude.
+    """Compare two arrays element by element; errors are relative to the largest magnitude.
 
     Parameters
     ----------
     got, expected : ndarray, same shape
     rtol : float
     slack : float
-        A further allowed error, absolute.
+        An absolute error that is allowed as well.
 
     Returns
     -------
@@ -95,7 +95,7 @@ _KINDS = {"f": "floating-point", "i": "integer", "u": "integer", "b": "Boolean",
 
 
 def type_problem(got, expected, dtype):
-    """Say what is wrong with the type of a result; an empty string if nothing is."""
+    """Return the problem with a result's type as a sentence; an empty string if there is none."""
     if isinstance(expected, np.ndarray) and expected.ndim and not isinstance(got, np.ndarray):
         found = "a single number" if np.isscalar(got) else f"of type `{type(got).__name__}`"
         return f"The result must be a NumPy array, and yours is {found}."

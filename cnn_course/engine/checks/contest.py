@@ -1,14 +1,14 @@
 """Open problems: compares a learner's version of an operation with the package's.
 
-A `Contest` is declared once, with the package's operation and random inputs of one shape. Calling it on an
-entry, a function that launches the learner's kernels, returns a `Standing` with the factor by which it is
-slower or faster. On a GPU both times are measured; on the emulated GPU they are modelled for three GPUs, as a
-CPU's time would say nothing. Nothing depends on a contest; an open problem is never *solved*.
+A `Contest` is declared once, with the package's operation and random inputs of one shape. Call it on an
+entry, a function that launches the learner's kernels. It returns a `Standing` with the factor by which the
+entry is slower or faster. On a GPU both times are measured. On the emulated GPU they are modelled for three
+GPUs, as a CPU's time would say nothing. Nothing depends on a contest; an open problem is never *solved*.
 
-The factor is worth something because shortcuts are refused. In each round the entry gets new random numbers
-in poisoned arrays, so it can reuse nothing from an earlier run, and every result is compared with the
-reference. An entry may not launch the package's kernels, nor copy to the host, where NumPy would do the work.
-A last turn counts the operations of its kernels, which must do the work.
+The factor means something because shortcuts are refused. In each round the entry gets new random numbers, and
+a poisoned array for the result, so it cannot reuse anything from an earlier run; every result is compared
+with the reference. An entry may not launch the package's kernels, nor copy to the host, where NumPy could do
+the work. A last turn counts the operations of its kernels, as they must do the work.
 """
 
 import statistics
@@ -29,6 +29,7 @@ from gpuless import counting
 
 __all__ = ["Contest", "Standing"]
 
+_ROUNDS = 5  # in which both are measured on a GPU
 _RANGE = "In brackets: four of five measured times would lie in this range."
 
 
@@ -64,10 +65,7 @@ class Contest:
     draw : callable
         Takes a generator, returns the inputs: float32 arrays of one shape.
     least_operations : int
-        Floating-point operations that the best algorithm needs. An entry with fewer has done the work
-        elsewhere.
-    rounds : int
-        How often both are measured.
+        Floating-point operations that the best algorithm needs. An entry with fewer computes elsewhere.
     rtol : float
         Allowed error, relative to the largest magnitude in the result.
     """
@@ -77,7 +75,6 @@ class Contest:
     reference: Callable
     draw: Callable[[np.random.Generator], tuple]
     least_operations: int = 0
-    rounds: int = 5
     rtol: float = 1e-5
 
     def __call__(self, entry):
@@ -101,11 +98,11 @@ class Contest:
         return (self._measured if device.hardware() else self._modelled)(bench, entry)
 
     def _measured(self, bench, entry):
-        times = [(bench.turn(self.package), bench.turn(entry, watched=True)) for _ in range(self.rounds)]
+        times = [(bench.turn(self.package), bench.turn(entry, watched=True)) for _ in range(_ROUNDS)]
         theirs, yours = (statistics.median(column) for column in zip(*times, strict=True))
         message = f"Your result is right. It takes {_times(yours / theirs)} as long as `{self.name}`."
         medians = (
-            f"{1e3 * yours:.3g} ms against {1e3 * theirs:.3g} ms: medians of {self.rounds} turns on this GPU."
+            f"{1e3 * yours:.3g} ms against {1e3 * theirs:.3g} ms: medians of {_ROUNDS} turns on this GPU."
         )
         return Standing(self.name, "measured", message, (medians,), factor=yours / theirs)
 
@@ -132,7 +129,7 @@ class Contest:
         )
 
     def _counts_in_words(self, counts):
-        """Return the counts of both as lines, after a check of the least operations."""
+        """Return the counts of both as lines; raise `Wrong` if the entry has too few operations."""
         least = self.least_operations
         operations = sum(each.flops for each in counts[0])
         if operations < least:
@@ -235,9 +232,7 @@ def _watch():
     def noted(kernel, *args, **kwargs):
         if is_ours(kernel.py_func):
             name = kernel.py_func.__name__
-            raise Wrong(
-                "package's kernel", f"`{name}` is a kernel of the package. Launch kernels of your own."
-            )
+            raise Wrong("package's kernel", f"`{name}` is a kernel of the package. Launch your own kernels.")
         launched.append(kernel)
         return launch(kernel, *args, **kwargs)
 
@@ -247,4 +242,4 @@ def _watch():
     with replaced(dispatcher._Kernel, "launch", noted), replaced(driver, "device_to_host", refused):
         yield launched
     if not launched:
-        raise Wrong("no launch", "No kernel was launched. Launch kernels of your own.")
+        raise Wrong("no launch", "No kernel was launched. Launch your own kernels.")

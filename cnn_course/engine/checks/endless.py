@@ -1,4 +1,4 @@
-"""A limit for a learner's function that does not end: kernels have one of their own, Python has none."""
+"""A time limit for a learner's function; kernels have a limit anyway."""
 
 import contextlib
 import signal
@@ -10,16 +10,16 @@ from cnn_course.engine.checks import errors
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.uninitialised import code_of
 
-#: Seconds that the calls of a check may compute for: far more than right answers take.
+#: The most seconds of computing for the calls of a check: far more than right answers take.
 LIMIT = 60.0
 
 
 @contextlib.contextmanager
 def limited(attempt):
-    """End what computes for too long by a `Wrong` with the line that ran.
+    """Raise `Wrong`, with the line that runs, in code that computes for too long.
 
-    The seconds are those of the main thread's own computing, on a busy machine too. There is no limit without
-    alarms, as on Windows or in a page, in another thread, and beside a timer of others.
+    Only the main thread's own computing counts, so a busy machine does not matter. There is no limit without
+    alarms (on Windows and in a page), in other threads, and if other code uses the timer.
     """
     if not _has_alarm():
         yield
@@ -29,8 +29,8 @@ def limited(attempt):
     def stop(number, frame):
         if not is_over and time.thread_time() - begin >= LIMIT:
             message = (
-                f"Your function had not ended after {LIMIT:g} seconds of computing, and was stopped. Is a "
-                "loop without end? Does each round change what its condition asks for?"
+                f"Your function was stopped after {LIMIT:g} seconds of computing. Is there an endless loop? "
+                "Does each round change what its condition tests?"
             )
             raise Wrong("does not end", message, *_line_of(frame, attempt))
 

@@ -1,6 +1,6 @@
 """Explains exceptions to learners who know neither Numba's compiler nor the simulator.
 
-Nothing here parses messages of Python, NumPy and Numba: gpuless turns them into a `Cause`.
+Nothing here parses messages of Python, NumPy or Numba: gpuless turns them into a `Cause`.
 """
 
 import ast
@@ -25,7 +25,7 @@ from gpuless.simulator import (
     namespace,
 )
 
-# By name, as Numba has several classes of each name, one for each of its compilers.
+# By name, as each of Numba's compilers has its own class of that name.
 _OF_THE_COMPILER = {"TypingError", "LoweringError", "UnsupportedError", "UnsupportedBytecodeError"}
 
 
@@ -38,7 +38,7 @@ def text(error):
 
 
 def in_words(error: BaseException) -> str:
-    """Return an exception's meaning in one sentence; empty if Python's own words are as good.
+    """Return an exception's meaning in one sentence; empty if Python's message is as good.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def is_unconfigured(error):
 
 
 def is_about_arguments(error: BaseException) -> bool:
-    """Return whether the compiler refuses a kernel because of an array's number of axes.
+    """Return whether the compiler rejects a kernel because of an array's number of axes.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def is_about_arguments(error: BaseException) -> bool:
 
 
 def of_cause(cause: Cause | None) -> str:
-    """Return a cause in words; empty if there are none for it.
+    """Return a cause in words; empty if it is unknown.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def of_cause(cause: Cause | None) -> str:
 def _no_attribute(cause):
     name, *kinds = cause.name, *cause.types
     if kinds not in ([], ["array"]):
-        return f"Numba knows no `{name}` of {_with_article(*kinds)}."
+        return f"Numba does not know `{name}` of {_with_article(*kinds)}."
     loop = ": write a loop over their elements" if callable(getattr(np.ndarray, name, None)) else ""
     return f"Arrays have no `{name}` in a kernel{loop}."
 
@@ -120,7 +120,7 @@ _MODULES = {
 
 
 def _other_arguments(cause):
-    """Name the arguments of a function of `cuda`: Python's message counts `self`, too."""
+    """Name the arguments of a function of `cuda`; Python's message counts `self`, too."""
     owner, _, name = cause.name.partition(".")
     arguments = list(inspect.signature(getattr(getattr(namespace, owner), name)).parameters)[1:]
     call = f"{_MODULES[owner]}.{name}"
@@ -156,7 +156,7 @@ _WORDS = {
     ),
     "no common type": _not_one_kind,
     "not usable": lambda cause: (
-        f"`{cause.name}` is defined outside of the kernel, and not of a kind that a kernel can use."
+        f"`{cause.name}` is defined outside of the kernel, and a kernel cannot use a value of its type."
     ),
     "not defined": lambda cause: f"`{cause.name}` is not defined.",
     "not applied": _not_applied,
@@ -166,7 +166,7 @@ _WORDS = {
     ),
     "none": lambda cause: (
         "A value here is None, where a number or an array is needed. Does each function that you call "
-        "`return` what you use of it?"
+        "`return` its result?"
     ),
     "einsum": lambda cause: (
         f"A letter of `np.einsum` has two sizes: the arrays have the shapes {' and '.join(cause.types)}."
@@ -177,13 +177,13 @@ _PLAIN = ("array", "integer", "truth value", "string", "None", "tuple", "list", 
 
 
 def _with_article(kind):
-    """Return a kind of value in words, an unknown one as Numba writes it."""
+    """Return a kind of value in words; an unknown kind as Numba writes it."""
     name = kind if kind in _PLAIN or kind.startswith("float") else f"`{kind}`"
     return f"{_ARTICLES.get(kind, 'a')} {name}".strip()
 
 
 def unsupported(error: BaseException) -> str:
-    """Return a sentence about code that the simulator or the compiler refuses."""
+    """Return a sentence about code that the simulator or the compiler rejects."""
     reason = error.reason
     if error.of_compiler:
         reason = of_cause(error.cause) or f"Numba refuses it: {plain(reason)}"
@@ -200,12 +200,7 @@ def unsupported(error: BaseException) -> str:
 def line_of(error: BaseException, attempt: object, what: str) -> tuple:
     """Return a tuple with the line of a function that raised an exception; empty if unknown.
 
-    Parameters
-    ----------
-    error : Exception
-    attempt : function or kernel
-    what : str
-        "kernel" or "function".
+    `what` is "kernel" or "function".
     """
     code = code_of(attempt)
     if code is None:
@@ -263,7 +258,7 @@ def places_in(error: BaseException, code: object) -> list:
 
 
 def _loop_around(code, number, text):
-    """Return the `while` around a line, as a loop may be stopped anywhere in it."""
+    """Return the `while` around a line: a launch may be stopped anywhere in the loop."""
     lines = linecache.getlines(code.co_filename)
     try:
         nodes = [*ast.walk(ast.parse("".join(lines)))]

@@ -17,14 +17,14 @@ import numpy as np
 
 
 class Wrong(Exception):
-    """A finding about an attempt: judges return it, and an exercise's own functions may raise it.
+    """A finding about an attempt: judges return it, and an exercise's functions may raise it.
 
     Parameters
     ----------
     mistake : str
-        The finding in a word or two, for the tests.
+        Its name, for the tests.
     message : str
-        The finding in a sentence, for the learner. Backticks mark code.
+        A sentence for the learner. Backticks mark code.
     *details : str
         Further lines.
     """
@@ -52,7 +52,7 @@ class Case(NamedTuple):
 
     @property
     def circumstances(self):
-        """Words about the call besides its arguments."""
+        """What else to say about the call, besides its arguments."""
         return ""
 
 
@@ -83,7 +83,7 @@ def call(function, case, run=None) -> Outcome:
     function : callable
     case : Case
     run : callable, optional
-        How to call it, ``run(function, *args, **kwargs)``; None calls it plainly.
+        How to call it: ``run(function, *args, **kwargs)``; None calls it directly.
 
     Raises
     ------
@@ -110,12 +110,7 @@ def call(function, case, run=None) -> Outcome:
 
 
 def describe(named) -> str:
-    """Describe arguments: the shapes of arrays, the values of everything else.
-
-    Parameters
-    ----------
-    named : dict
-        The arguments by name.
+    """Describe a dict of arguments: the shapes of arrays, the values of everything else.
 
     Examples
     --------
@@ -140,7 +135,7 @@ def _described(value):
 
 
 def plain(text) -> str:
-    """Return a text without addresses of objects in memory, which differ from run to run.
+    """Return a text without the objects' addresses in memory, which differ from run to run.
 
     Examples
     --------
@@ -160,7 +155,7 @@ def is_or_are(count) -> str:
 
 
 class StandIn(NamedTuple):
-    """A function that stands in for an attempt, and takes the reference's arguments."""
+    """A function that replaces an attempt, and takes the reference's arguments."""
 
     function: Callable
 
@@ -202,12 +197,12 @@ class Evidence:
 
     @property
     def what(self):
-        """What to call the attempt: "kernel" if it can be launched with a grid, else "function"."""
+        """The kind of attempt: "kernel" if it can be launched with a grid, else "function"."""
         return "kernel" if hasattr(type(self.attempt), "__getitem__") else "function"
 
     @cached_property
     def names(self):
-        """The attempt's names of the reference's arguments, by the reference's names."""
+        """The attempt's names for the reference's arguments, by the reference's names."""
         own = list(inspect.signature(self.exercise.reference).parameters)
         theirs = self.exercise.names_of(self.attempt, self.trials[0].case)[: len(own)] if self.trials else []
         names = [*theirs, *own[len(theirs) :]]

@@ -2,10 +2,10 @@
 
 An `Exercise` is declared once: a reference, a generator of inputs, and known mistakes, each with a name, a
 text and wrong functions. Calling it on an attempt runs all of these on the same inputs and returns a
-`Verdict`: solved, not solved yet, or not right yet with a diagnosis. If the attempt's outputs are those of a
-known mistake, the diagnosis names it; all other mistakes are recognised in the same way in every exercise.
-The tuple `judges.JUDGES` lists the judges of an attempt in order. If the cell that should define the attempt
-has failed, the check says so and judges nothing (`cells`).
+`Verdict`: solved, not solved yet, or not right yet with a diagnosis. If the attempt returns what a known
+mistake returns, the diagnosis names that mistake. All other mistakes are recognised in the same way in every
+exercise, by the judges in `judges.JUDGES`. If the cell that should define the attempt has failed, the check
+says so and judges nothing (`cells`).
 
 With the environment variable ``CNN_NUMBA_STRICT=1``, an exercise that is not solved raises `CheckFailed`.
 """
@@ -34,7 +34,7 @@ from cnn_course.engine.checks.uninitialised import code_of, names_in
 # Exercises are imported before their cells run.
 cells.watch()
 
-__all__ = ["CheckFailed", "Exercise", "StandIn", "Verdict", "Wrong", "avoids", "case", "fills", "strict"]
+__all__ = ["CheckFailed", "Exercise", "StandIn", "Verdict", "Wrong", "avoids", "case", "strict"]
 
 
 class CheckFailed(AssertionError):
@@ -43,11 +43,6 @@ class CheckFailed(AssertionError):
 
 def case(*args, **kwargs) -> Case:
     """Return the arguments of a call as a `Case`; needed only for keyword arguments.
-
-    Parameters
-    ----------
-    *args, **kwargs
-        Of the attempt.
 
     Examples
     --------
@@ -62,7 +57,7 @@ _STATUSES = {
     "solved": ("✔ solved", "46, 160, 67"),
     "unsolved": ("○ not solved yet", "140, 140, 140"),
     "wrong": ("✘ not right yet", "218, 54, 51"),
-    # Of open problems, which are never solved: `cnn_course.engine.checks.contest`.
+    # For open problems, which are never solved: `cnn_course.engine.checks.contest`.
     "measured": ("◆ measured", "56, 132, 196"),
     "modelled": ("◆ modelled", "56, 132, 196"),
 }
@@ -124,15 +119,15 @@ class Exercise:
         smallest; avoid shapes that are square, equal or round.
     mistakes : dict of str to tuple
         By name: the text for an attempt that behaves like the mistake; one or more wrong functions with the
-        arguments of `reference`; and the slips in the solution that lead to it, from which the tests make
-        wrong answers (see ``tests/course/wrong_answers.py``). In the text, ``{x}`` stands for the learner's
-        name of the reference's argument `x`; literal braces are doubled.
+        arguments of `reference`; and the slips in the solution that lead to it: tests make wrong answers of
+        them (see ``tests/course/wrong_answers.py``). In the text, ``{x}`` stands for the learner's name for
+        the reference's argument `x`; literal braces are doubled.
     properties : tuple of callable
-        Further requirements: each takes the attempt, and raises `Wrong` if it does not meet them.
+        Further requirements: each takes the attempt, and raises `Wrong` if it is not met.
     starts_as : callable, optional
         In an exercise to repair a function: the broken one.
     run : callable, optional
-        Calls the attempt: ``run(attempt, *args, **kwargs)``; see `fills`. May raise `Wrong`.
+        Calls the attempt: ``run(attempt, *args, **kwargs)``. May raise `Wrong`.
     dtype : dtype, optional
         The dtype the result must have. Without it the kind must agree (floating-point, integer, ...).
     rtol : float
@@ -217,10 +212,6 @@ class Exercise:
         with limited(attempt):
             return call(attempt, given, None if isinstance(attempt, StandIn) else self.run)
 
-    def behaving_like(self, function):
-        """Return an attempt with the outcomes of a function with the reference's arguments."""
-        return StandIn(function)
-
     def agrees(self, outcome, other):
         """Return whether two outcomes have the same result, or the same type of exception."""
         if outcome.error is not None or other.error is not None:
@@ -260,7 +251,7 @@ class Exercise:
         return first_finding(self.judges, evidence)
 
     def names_of(self, attempt, given):
-        """Return the attempt's names of the reference's arguments, as far as they are known."""
+        """Return the attempt's names for the reference's arguments, as far as they are known."""
         try:
             parameters = inspect.signature(getattr(attempt, "py_func", attempt)).parameters.values()
         except (TypeError, ValueError):
@@ -277,6 +268,15 @@ class Exercise:
         message, details = failure.describe()
         return Verdict(self.name, "wrong", message, details, "cell failed")
 
+    def unmet(self, attempt):
+        """Return the finding about the first property that the attempt lacks, None if it has all."""
+        try:
+            for holds in self.properties:
+                holds(attempt)
+        except Wrong as finding:
+            return finding
+        return None
+
     def is_like(self, function, trial):
         """Return whether the attempt's outcome in this trial is that of `function`."""
         return self.agrees(trial.got, call(function, trial.case))
@@ -287,41 +287,13 @@ def strict() -> bool:
     return os.environ.get("CNN_NUMBA_STRICT", "") not in ("", "0")
 
 
-def fills(shape, dtype=np.float32) -> Callable:
-    """Return a `run` for attempts that write into an array instead of returning one.
-
-    The array is the last argument, and full of NaN, so that unwritten elements show.
-
-    Parameters
-    ----------
-    shape : callable
-        Takes the case's arguments, returns the shape of the array.
-    dtype : dtype
-        A floating-point one.
-
-    Examples
-    --------
-    >>> def double_into(x, out):
-    ...     out[:-1] = 2 * x[:-1]
-    >>> fills(np.shape)(double_into, np.ones(3))
-    array([ 2.,  2., nan], dtype=float32)
-    """
-
-    def run(attempt, *args, **kwargs):
-        out = np.full(shape(*args, **kwargs), np.nan, dtype)
-        attempt(*args, out, **kwargs)
-        return out
-
-    return run
-
-
 def avoids(*names) -> Callable:
     """Return a property: the attempt does not use these functions.
 
     Parameters
     ----------
     *names : str
-        Functions, such as ``"sorted"``; keyword arguments, ``"key="``; strings, ``"'same'"``.
+        Functions, such as ``"sorted"``; keyword arguments, as ``"key="``; strings, as ``"'same'"``.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """Launches with extreme numbers, for every exercise that they suit; and the effect of rounding.
 
-A maximum, a copy or a softmax does not depend on where zero lies: if all numbers are shifted, its result
-shifts with them, or stays. Then no finite number is small enough to start a search from. A launch with
-numbers around -1e30 exposes such a start; if the result is defined, one with only minus infinity exposes the
-others.
+A maximum, a copy or a softmax does not depend on where zero lies: if all numbers shift, its result shifts
+with them, or stays. Then no finite number is small enough to start a search from. A launch with numbers
+around -1e30 exposes such a start. If the result is defined for minus infinity, a launch with only minus
+infinity exposes the others.
 """
 
 from dataclasses import replace
@@ -21,13 +21,13 @@ def far_below(cases, reference):
     Parameters
     ----------
     cases : list of LaunchCase
-        The launches of the exercise. The new ones are made from the second.
+        The launches of the exercise. The second one is changed.
     reference : callable
 
     Returns
     -------
     list of LaunchCase
-        None, one, or two.
+        Zero, one, or two.
 
     Examples
     --------
@@ -49,12 +49,12 @@ def far_below(cases, reference):
     moved = _results(reference, _changed(case, lambda x: x - np.float32(_MOVED_BY)))
     if not right or not moved or not all(map(_follows, moved, right)):
         return []
-    # Not standardised numbers: those need no search, and such large squares overflow.
+    # Standardised numbers need no search, and squares of such large numbers overflow.
     scaled = _results(reference, _changed(case, lambda x: 2 * x))
     if any(now.dtype.kind == "f" and _is_near(now, was) for now, was in zip(scaled, right, strict=True)):
         return []
     further = [_changed(case, _lowered)]
-    if all(part.dtype.kind == "f" for part in right):  # among equal -inf a search may find no index
+    if all(part.dtype.kind == "f" for part in right):  # if all are -inf, a search may find no index
         further.append(_changed(case, lambda x: np.full_like(x, -np.inf)))
     return [each for each in further if _is_defined(_results(reference, each))]
 
@@ -105,15 +105,7 @@ def _is_defined(results):
 
 
 def in_other_blocks(case):
-    """Return a launch with blocks of other sizes along all axes, and as many threads or a few more.
-
-    Parameters
-    ----------
-    case : LaunchCase
-
-    Returns
-    -------
-    LaunchCase
+    """Return a `LaunchCase` with blocks of other sizes along all axes, and as many threads or a few more.
 
     Examples
     --------
@@ -134,16 +126,8 @@ def in_other_blocks(case):
 def narrowed(cases):
     """Return the case with the largest integers, in the smallest types that hold them.
 
-    Results computed from 8-bit numbers have 8 bits, and wrap to 0 after 255.
-
-    Parameters
-    ----------
-    cases : list of Case
-
-    Returns
-    -------
-    list of Case
-        Empty if no case has an array of integers.
+    The result is a list, which is empty if no case has an array of integers. NumPy computes with 8-bit
+    numbers in 8 bits, and wraps to 0 after 255.
 
     Examples
     --------
@@ -169,16 +153,16 @@ def _largest(case):
     return max((int(value.max()) for value in case.args if _is_whole(value)), default=-1)
 
 
-# The largest share of a result that rounding excuses: inputs with more decide nothing.
+# The largest relative error that rounding excuses.
 _MOST = 1e-3
 
 
 def rounding(case, reference):
-    """Return the error of a right result that float32 causes by rounding numbers of the inputs' size.
+    """Return the error of a right result that float32 causes by rounding numbers as large as the inputs.
 
-    A result that is right for inputs one rounding away is as right as float32 permits: of logits around
-    -1000, the logarithm of a softmax's sum loses the digits after the fourth when it is added to one of
-    them. The reference shows how much such inputs change the result.
+    A result that is right for inputs one rounding away is as right as float32 permits. If logits are around
+    -1000, for example, the logarithm of a softmax's sum loses the digits after the fourth when it is added to
+    one of them. The reference shows how much such inputs change the result.
 
     Parameters
     ----------
@@ -188,7 +172,7 @@ def rounding(case, reference):
     Returns
     -------
     float or list of float
-        Absolute, for each result of a tuple.
+        Absolute; for a tuple, one for each result.
 
     Examples
     --------
@@ -212,7 +196,8 @@ def rounding(case, reference):
 def _slack(part, *others):
     """Return the allowed error of a result, given the results of other inputs.
 
-    The smallest change counts: a result that jumps, as if it is rounded itself, does not jump in every draw.
+    The smallest change counts: a result that jumps, because it is rounded itself, does not jump in every
+    draw.
     """
     if part.dtype.kind != "f":
         return 0.0

@@ -1,12 +1,11 @@
-"""The judge that reports the sanitizer's finding, with the repair if one is known."""
+"""The judge that reports the sanitizer's finding, with a repair if one is known."""
 
 import numpy as np
 
 from cnn_course.engine.checks import wording
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.repairs import WARP_BARRIER, Repairs, solves
-from cnn_course.engine.checks.uninitialised import code_of
-from cnn_course.engine.checks.wording import name_of
+from cnn_course.engine.checks.wording import name_of, own_line
 from gpuless.limits import WARP
 
 # The methods of `Repairs` that may repair a finding.
@@ -17,7 +16,7 @@ _REPAIRS = {
     "missing barrier": ("barriers", "atomic"),
     "lost update": ("atomic",),
 }
-# No launch of a check computes such a large index itself: it was read past another edge.
+# A check's launch never computes such a large index itself: it was read past another edge.
 _GARBAGE = 1 << 20
 
 
@@ -66,19 +65,13 @@ def _explained(evidence, trial, finding):
     # Lines to change are shown with the change.
     changed = {repair.line for repair in repairs}
     sites = [site for site in (finding.site, finding.other_site) if site]
-    lines = [wording.line_of(attempt, site) for site in sites if _own_line(attempt, site) not in changed]
+    lines = [wording.line_of(attempt, site) for site in sites if own_line(attempt, site) not in changed]
     advice = map(wording.advised, repairs)
     return Wrong(name_of(finding), message, seen, *dict.fromkeys(lines), *advice, evidence.where(trial))
 
 
-def _own_line(attempt, site):
-    """Return the line of a site, counted from the kernel's first; None if it is in another function."""
-    code = code_of(attempt)
-    return site.line - code.co_firstlineno + 1 if site.function == code.co_name else None
-
-
 def _launches(traced, trial, finding):
-    """Return the launches of a check, first those of the finding and of the last similar one."""
+    """Return the launches of a check: first that of the finding, then the last one with a similar finding."""
     alike = [
         other
         for other in traced
@@ -88,11 +81,11 @@ def _launches(traced, trial, finding):
 
 
 def _repair(evidence, finding, cases):
-    """Return the way in which a kernel was repaired, "" if it was not, and the changes."""
+    """Return the kind of repair that makes a kernel right, "" if none does, and the changes."""
     attempt = evidence.attempt
     if evidence.is_stand_in or not finding.site:
         return "", []
-    places = (_own_line(attempt, site) for site in (finding.site, finding.other_site) if site)
+    places = (own_line(attempt, site) for site in (finding.site, finding.other_site) if site)
     lines = [line for line in places if line is not None]
     repairs = Repairs(attempt, solves(evidence, cases), _in_one_warp(finding, cases))
     for way in _REPAIRS.get(name_of(finding), ()):
@@ -102,7 +95,7 @@ def _repair(evidence, finding, cases):
 
 
 def _in_one_warp(finding, cases):
-    """Return whether a missing barrier concerns one warp, and other launches would have shown two warps."""
+    """Return whether a missing barrier concerns only one warp, though some launch has blocks of several."""
     if finding.kind != "missing barrier" or max(np.prod(case.block) for case in cases) <= WARP:
         return False
     shape = finding.launch.block[::-1]

@@ -1,11 +1,11 @@
 """Finds out whether a kernel computes in float64, by its compiled code.
 
 The source does not show it: a bare ``0.0`` that is only stored costs nothing, but ``total = 0`` before a loop
-of ``total += x[i]`` makes every addition one of float64. The compiler decides. If kernels are compiled (for a
-real or emulated GPU), there is PTX; if they are simulated and there is a compiler, `gpuless.inspector` asks
-it. Without a compiler, as on macOS, only the simulator's stores show it: float64 values in float32 arrays,
-except a literal, or one operation of a float32 and a literal, which the compiler computes in float32. A sum
-that begins with an integer then goes unnoticed.
+of ``total += x[i]`` makes every addition float64. The compiler decides. If kernels are compiled (for a real
+or emulated GPU), there is PTX. If they are simulated and there is a compiler, `gpuless.inspector` asks it.
+Without a compiler, as on macOS, only the simulator's stores show it: float64 values in float32 arrays.
+Exceptions are a literal, and one operation of a float32 and a literal: the compiler computes these in
+float32. A sum that begins with an integer then goes unnoticed.
 """
 
 import ast
@@ -77,11 +77,11 @@ def _causes(compiled, instructions):
     instructions = list(instructions)
     try:
         return float64_beginnings(compiled, {(one.file, one.line) for one in instructions}), "Write"
-    except Exception:  # compiled elsewhere, or by a Numba that represents a function in another way
+    except Exception:  # compiled elsewhere, or by a Numba with other internals
         return float64_causes(instructions), "Try"
 
 
-# From an integer to float64 and back, as in Numba's `kernel_size**2`, which has nothing to do with the data.
+# From an integer to float64 and back, as in Numba's `kernel_size**2`: the data is not involved.
 _OF_INTEGERS = re.compile(r"cvt\.\w+\.(f64\.[su]\d+|[su]\d+\.f64)")
 
 
@@ -128,7 +128,7 @@ def _written(value):
 
 
 def _named(attempt, causes, verb):
-    """Return a finding with causes and advice, without the float64 inside `sin` and `cos`."""
+    """Return a finding with causes and advice, except for the float64 inside `sin` and `cos`."""
     causes = [cause for cause in causes if cause.kind != "trigonometry"]
     causes = [cause for cause in causes if cause.kind] or causes[:1]
     if not causes:
@@ -178,7 +178,7 @@ def _function_at(file, line):
 
 
 def _signature(attempt, arguments):
-    """Return the types that a launch with these arguments compiles for: a signature, if there is one."""
+    """Return the types for which a launch with these arguments is compiled: a signature, if there is one."""
     if device.simulated():
         return next(iter(attempt.signatures), f"void({', '.join(map(_written, arguments))})")
     types = tuple(map(attempt.typeof_pyval, arguments))
@@ -266,8 +266,8 @@ def _stored_by(attempt, line):
 def _is_without_float64(node, stored):
     """Return whether the compiler needs no float64 to store an expression as float32.
 
-    It needs none for a literal, nor for one operation of a float32 and a literal that float32 can hold: if
-    rounded twice, the result is the same, so the compiler uses float32.
+    It needs none for a literal, nor for one operation of a float32 and a literal that float32 can hold: the
+    result is the same if rounded twice, so the compiler uses float32.
     """
     if not isinstance(node, ast.BinOp):
         return _literal(node) == stored

@@ -17,7 +17,7 @@ def uninitialised(evidence):
     for trial in evidence.trials if both else ():
         zeroed, poisoned = (call(twin, trial.case, exercise.run) for twin in both)
         if not repeats(zeroed, poisoned, exercise.rtol):
-            # If the result is wrong with zeros, too, more than the start is wrong.
+            # If the result is wrong with zeros, too, the start is not the only mistake.
             helps = exercise.agrees(zeroed, trial.expected)
             advice = "Start from `np.zeros`." if helps else "Is each element written before it is read?"
             return Wrong(
@@ -56,13 +56,13 @@ def caret_of_floats(evidence):
     lines = errors.line_of(error, evidence.attempt, evidence.what) if isinstance(error, TypeError) else ()
     if not any("^" in line for line in lines):
         return None
-    return Wrong("^ for **", "In Python `^` is no power, it compares bits: write `**`.", *lines)
+    return Wrong("^ for **", "In Python `^` is not a power, it compares bits: write `**`.", *lines)
 
 
 def known_mistake(evidence):
     """Name the mistake that explains every failed case, and most of the other cases.
 
-    Truth values may agree by chance, so there a mistake must explain the right cases, too.
+    Truth values may agree by chance, so a mistake must explain the right cases, too.
     """
     exercise, failed = evidence.exercise, evidence.failed
     telling = evidence.trials if all(_is_truth(trial.expected) for trial in evidence.trials) else failed
@@ -104,13 +104,8 @@ def wrapping(evidence):
 
 
 def properties(evidence):
-    """Check the exercise's properties."""
-    try:
-        for holds in evidence.exercise.properties:
-            holds(evidence.attempt)
-    except Wrong as finding:
-        return finding
-    return None
+    """Find a property that the exercise asks for and the attempt lacks."""
+    return evidence.exercise.unmet(evidence.attempt)
 
 
 #: First what makes all numbers doubtful; then the exercise's own mistakes, mistakes in the source, and wrong

@@ -55,10 +55,10 @@ def why_it_raised(error, kernel):
     reason, *further = plain(getattr(error, "reason", str(error))).splitlines() or [""]
     places = [*map(str.strip, further), *errors.places_in(error, code_of(kernel))]
     if isinstance(error, UnsupportedPython):
-        message = "There is Python in your kernel that a GPU cannot run."
+        message = "Your kernel contains Python that a GPU cannot run."
         return "raises", message, [errors.unsupported(error), *places]
     if isinstance(error, LaunchStopped):
-        message = "A loop in your kernel does not end. Does each round change what its condition asks for?"
+        message = "A loop in your kernel does not end. Does each round change what its condition tests?"
         return "does not end", message, places
     text = ": ".join(filter(None, (type(error).__name__, reason.rstrip("."))))
     return "raises", errors.in_words(error) or f"Your kernel raised {text}.", places
@@ -67,16 +67,16 @@ def why_it_raised(error, kernel):
 # --- If all cases are right --------------------------------------------------------------------------------
 
 _NOT_SMALL_ENOUGH = (
-    "Right, until all numbers lie far below 0, around -1e30, or are minus infinity. Does a search for the "
+    "Right, until all numbers are far below 0, around -1e30, or minus infinity. Does a search for the "
     "largest start from a number? Let it start from the first element, or from `float32(-math.inf)`."
 )
 _FIXED_BLOCK = (
-    "Right for this size of blocks, wrong for others. Does your kernel have the size as a number? A block "
-    "has `cuda.blockDim.x` threads along x, and `cuda.grid` gives a thread's place in the grid."
+    "Right for blocks of this size, wrong for others. Is the size a fixed number in your kernel? A block has "
+    "`cuda.blockDim.x` threads along x, and `cuda.grid` gives a thread's place in the grid."
 )
 _WRONG_WHEN_LARGE = (
-    "Right in all small launches, wrong in a large one. Does your kernel have a size as a number, or an "
-    "index in a type too small for it?"
+    "Right in all small launches, wrong in a large one. Is a size a fixed number in your kernel, or is an "
+    "index of a type that is too small for it?"
 )
 
 
@@ -89,7 +89,7 @@ def changed_input(evidence):
 
 
 def wrong_on_gpu(evidence):
-    """Run the kernel compiled: it may be wrong by its types, for instance, and right in the simulator."""
+    """Run the compiled kernel: its types, for instance, may make it wrong where the simulator is right."""
     if evidence.is_stand_in or device.simulated():
         return None
     exercise = evidence.exercise
@@ -124,7 +124,7 @@ def _launched(evidence, given):
 
 
 def _wrong_in(evidence, launches, mistake, message):
-    """Find a wrong launch among others than the cases."""
+    """Find a wrong launch among launches that are not the exercise's cases."""
     for trial in (_launched(evidence, given) for given in launches):
         if not trial.right:
             error = trial.got.error
@@ -138,9 +138,10 @@ def _wrong_in(evidence, launches, mistake, message):
 
 
 #: The exercise's own mistakes come first: they may name what the sanitizer would only call an index error.
-#: Then come the causes of other findings: a slip in the source, an exception, a changed input, sizes of wrong
-#: axes or written as numbers, a lost sum, a pattern of indices; then the sanitizer's findings, and numbers.
-#: A kernel that is right so far is checked for repeated work, other launches, float64, and its properties.
+#: Then come causes of other findings: a slip in the source, an exception, a changed input, sizes of wrong
+#: axes or written as numbers, a lost sum, a pattern of indices. Then come the sanitizer's findings, and
+#: numbers. If the kernel is right so far, the rest look for repeated work, other launches, float64, and
+#: missing properties.
 KERNEL_JUDGES = (
     known_mistake,
     suspicious_source,

@@ -19,39 +19,39 @@ is a `launch`: grid, block, and the kernel's arguments in the kernel's order. Ar
   1e-5 of the largest magnitude, is float32's. Functions of the reference backends can be used unchanged.
 - `cases`: at least five (a test counts), small first, not square, no multiples of the block; several blocks,
   and grids with more threads than elements, or a missing guard goes unnoticed. A simulated thread takes about
-  20 us: keep all launches of a check together below some 5000 threads. Give numbers as ``np.float32(2)``: a
+  20 us: keep the launches of a check below some 5000 threads in all. Give numbers as ``np.float32(2)``: a
   Python float would make the kernel compute in float64.
 - `mistakes`, by name: the text, with ``{x}`` for an argument's name; NumPy functions with the reference's
   arguments; and the slips in the solution that make the mistake, as in any `Exercise`. NaN means not written.
-  They come before all other judges, so they may name what the sanitizer calls an index error.
+  Mistakes come before all other judges, so they may name what the sanitizer would call an index error.
 - ``float32=True`` refuses a kernel that computes in float64, by its compiled code
   (`cnn_course.engine.checks.float64`). ``once=True`` refuses a kernel in which several threads do the same
   work, such as a loop over all elements in every thread, or one thread does all of it.
-- A negative index is refused, as it is nearly always an accident, such as a halo that wraps around to the
-  other end of the image. ``from_the_end=True`` accepts it if all numbers are right, for exercises in which
+- A negative index is refused: it is nearly always an accident, such as a halo that wraps around to the other
+  end of the image. ``from_the_end=True`` accepts it if all numbers are right, for exercises in which
   ``image[y, -1 - x]`` is as good as ``image[y, width - 1 - x]``.
 - `properties` take the kernel; `avoids` from `checks` works, and `uses` here is its opposite. `examine` runs
   a kernel on one launch and returns outputs and the sanitizer's report with its trace of all accesses.
 - A kernel with shared memory finds its constants (``TILE``) in its cell or test module; the case has a block
   that fits them.
-- The stub: ``@cuda.jit``, ``def``, a docstring, and ``...`` wherever the learner is to write; while a line
-  ``...`` (or ``name = ...``) is left, the verdict is *not solved yet*.
+- The stub: ``@cuda.jit``, ``def``, a docstring, and ``...`` wherever the learner writes; while a line ``...``
+  (or ``name = ...``) is left, the verdict is *not solved yet*.
 - ``large=`` makes further launches for compiled kernels, on a real or emulated GPU: sizes that expose an
-  index in 16 bits, or a number of rounds in the source.
+  index in 16 bits, or a fixed number of rounds.
 - An exercise that does not depend on where zero lies, such as a maximum, a copy or a softmax, automatically
-  gets launches with all numbers around -1e30, and minus infinity (`cnn_course.engine.checks.extremes`). It
-  also gets a launch with another block. If the text prescribes the block, as for a tile in shared memory,
-  write ``other_blocks=False``, or let it make launches with blocks that the text allows.
-- If a kernel is to be repaired, ``broken=`` is the one in the stub: the same code, whatever its comments and
+  gets launches with all numbers around -1e30, and minus infinity (`cnn_course.engine.checks.extremes`).
+- Every exercise gets a launch with another block. If the text prescribes the block, as for a tile in shared
+  memory, write ``other_blocks=False``, or a function that returns launches with blocks that the text allows.
+- If the learner repairs a kernel, ``broken=`` is the one in the stub: the same code, with any comments and
   line breaks, is *not solved yet*.
 
 The tuple `kernel_judges.KERNEL_JUDGES` lists the judges in order: each takes the evidence and returns its
-finding, or None. `wording` puts the sanitizer's findings into words, `errors` exceptions. A verdict says what
-is missing only if `repairs` has found a change that makes the kernel right.
+finding, or None. `wording` puts the sanitizer's findings into words, and `errors` exceptions. A verdict says
+what is missing only if `repairs` has found a change that makes the kernel right.
 
-Each launch runs under `gpuless.sanitize`, whatever kernels run on; on a real or emulated GPU the kernel also
-runs compiled, once all else is right. Besides its own mistakes and those of `results`, every exercise may
-answer with these names (`Verdict.mistake`, for which the tests' wrong answers ask):
+Each launch runs under `gpuless.sanitize`, whatever kernels run on. On a real or emulated GPU the compiled
+kernel runs as well, once all else is right. Besides its own mistakes and those of `results`, every exercise
+may answer with these names (`Verdict.mistake`, which the tests' wrong answers give):
 
 ========================  ====================================================================================
 not a kernel              ``@cuda.jit`` is missing, or it has ``device=True``
@@ -60,7 +60,7 @@ first block only          the index lacks ``blockIdx * blockDim``
 x and y exchanged         row and column of the output come from ``x`` and ``y``
 x and z exchanged         the first axis of a 3-D output comes from ``x``, the last from ``z``
 z not used                a 3-D output is written at its first plane only
-one element per thread    there are fewer threads than elements, and each does only one
+one element per thread    there are fewer threads than elements, and each computes only one
 writes past the edge      out of bounds, also in shared memory
 reads past the edge       the same, reading
 negative index            it counts from the end; with ``from_the_end=True`` only if numbers are wrong
@@ -85,7 +85,7 @@ raises                    an exception, Python that a GPU cannot run, too much s
 float64                   only with ``float32=True``
 done more than once       only with ``once=True``
 one thread for all        only with ``once=True``; one thread computes all elements, in every launch
-without                   a function that `uses` asks for does not occur
+without                   a function that `uses` asks for is not used
 wrong when large          only with ``large=``
 not small enough          a search for the largest starts from a number, such as -1e9
 fixed block               not with ``other_blocks=False``
@@ -145,7 +145,7 @@ class KernelExercise(Exercise):
     Parameters
     ----------
     name, reference, cases, mistakes, properties, starts_as, dtype, rtol
-        As in `Exercise`; `cases` returns launches, and `starts_as` is a function like a mistake's.
+        As in `Exercise`; `cases` returns launches, and `starts_as` has the reference's arguments.
     float32 : bool
         Refuse a kernel that computes in float64 what it stores as float32.
     once : bool
@@ -155,11 +155,11 @@ class KernelExercise(Exercise):
     broken : kernel, optional
         In an exercise to repair a kernel: the broken one.
     large : callable, optional
-        Takes a generator, returns large launches for compiled kernels; the cases are small, as the simulator
-        steps them.
+        Takes a generator, returns large launches for compiled kernels; the cases are small, as they run in
+        the simulator.
     other_blocks : bool or callable
-        Launches with other block sizes than the cases. True makes one from the case with most blocks, for
-        exercises whose text leaves the block open; a callable takes a generator and returns launches.
+        Launches with other block sizes. True makes one from the case with most blocks, for exercises whose
+        text leaves the block open; a callable takes a generator and returns launches.
 
     Examples
     --------
@@ -214,14 +214,14 @@ class KernelExercise(Exercise):
         if is_unfinished(attempt):
             return self._unsolved("Write your kernel into the cell above, run it, then run this check again.")
         if self.broken is not None and is_same_code(attempt, self.broken):
-            return self._unsolved("The kernel is as it was given: find what is wrong with it, and mend it.")
+            return self._unsolved("The kernel is unchanged: find the mistake and fix it.")
         problem = "" if isinstance(attempt, StandIn) else _kernel_problem(attempt, self.name)
         if problem:
             return Verdict(self.name, "wrong", problem, mistake="not a kernel")
         return super()._verdict(attempt)
 
     def names_of(self, attempt, given):
-        """Return a kernel's names of the reference's arguments: all but the outputs."""
+        """Return a kernel's names for the reference's arguments: all but the outputs."""
         code = code_of(attempt)
         names = code.co_varnames[: code.co_argcount] if code else ()
         if len(names) != len(given.arguments):
@@ -239,15 +239,6 @@ class KernelExercise(Exercise):
             and same(got.value, expected.value, self.dtype, self.rtol, rounding(given, self.reference))
         )
 
-    def allows(self, kernel):
-        """Return whether a kernel has all properties that the exercise asks for."""
-        try:
-            for holds in self.properties:
-                holds(kernel)
-        except Wrong:
-            return False
-        return True
-
     def is_flawless(self, kernel, case):
         """Return whether a launch gives the right numbers without a finding of the sanitizer."""
         found = examine(kernel, case)
@@ -261,7 +252,7 @@ def _kernel_problem(attempt, name):
         if not callable(attempt):
             given = f"a value of type `{type(attempt).__name__}`"
             return f"The check takes the kernel itself, `{name}`, and was given {given}."
-        return "This is a plain Python function and no kernel: write `@cuda.jit` on the line above its `def`."
+        return "This is a plain Python function, not a kernel: write `@cuda.jit` on the line above its `def`."
     is_device = getattr(attempt, "_device", False) or attempt.targetoptions.get("device")
     if is_device:
         return "With `device=True` it is a function for other kernels to call: write `@cuda.jit` alone."
@@ -308,10 +299,6 @@ def uses(*names):
     *names : str
         Functions or attributes, such as ``"shared"`` or ``"syncthreads"``; a device function that the kernel
         calls may use them instead.
-
-    Returns
-    -------
-    callable
 
     Examples
     --------

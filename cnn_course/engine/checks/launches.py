@@ -29,7 +29,7 @@ class InOut(NamedTuple):
 
 
 def output(shape, dtype=np.float32):
-    """Mark an array that the kernel fills; it is poisoned before, floats with NaN."""
+    """Mark an array that the kernel fills; it is poisoned before the launch, floats with NaN."""
     return Output(shape if isinstance(shape, tuple) else (shape,), dtype)
 
 
@@ -103,7 +103,7 @@ class LaunchCase:
 
 
 def is_result(given):
-    """Return whether an argument of a launch is marked as `output` or `inout`."""
+    """Return whether an argument of a launch is an `output` or an `inout`."""
     return isinstance(given, (Output, InOut))
 
 
@@ -173,7 +173,7 @@ def examine(kernel, case: LaunchCase):
         return run(sanitize(kernel), case)
 
 
-# Beyond this it is an endless loop: a slow scan of three blocks logs 300,000 entries, others far fewer.
+# More must be an endless loop: a slow scan by three blocks logs 300,000 entries, other kernels far fewer.
 _LIMITS = {"seconds": 5, "log_entries": 500_000}
 
 
@@ -197,7 +197,7 @@ def run(kernel, case):
             report = kernel[case.configuration](*arrays)
         except Exception as raised:
             error = raised
-    if stop := getattr(report, "stop", None):  # reported first, as the report is incomplete
+    if stop := getattr(report, "stop", None):  # the report is incomplete
         report, error = None, stop
     return Examination(case.outcome(arrays, error), report)
 
@@ -212,7 +212,7 @@ _PRINTED, _MOST_TEXT = 20, 20_000  # lines, and characters
 
 
 class _FirstLines(io.TextIOBase):
-    """Keeps the first lines that are written, and counts all: an endless loop may print, too."""
+    """Keeps the first lines that are written, and counts all lines: an endless loop may print, too."""
 
     def __init__(self):
         self.kept, self.size, self.lines = [], 0, 0
@@ -230,7 +230,7 @@ class _FirstLines(io.TextIOBase):
 
 @contextlib.contextmanager
 def few_prints():
-    """Print only the first lines that attempts print: a check runs many cases, and thousands of threads."""
+    """Show only the first lines that attempts print: a check runs many cases, and thousands of threads."""
     printed = _FirstLines()
     try:
         with contextlib.redirect_stdout(printed):

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def within(array, *shape):
-    """Return an array enlarged to a shape, with NaN beyond its edges, as anything may be there.
+    """Return an array enlarged to a shape, with NaN beyond its edges, where memory may hold anything.
 
     >>> within(np.ones((1, 2)), 2, 2)
     array([[ 1.,  1.],
@@ -52,7 +52,7 @@ def places(at, outer, inner, steps, order=(0, 1, 2, 3)):
     steps : sequence of int
         ``(stride_h, stride_w, padding_h, padding_w)``.
     order : tuple of int
-        Which of the steps is used instead of each.
+        For each of the steps, which one is used.
 
     Examples
     --------

@@ -1,15 +1,15 @@
 """Checks programs that learners write: a host function, with the kernels that it launches.
 
 A `ProgramExercise` is an `Exercise` whose attempt takes NumPy arrays and returns one. The learner decides how
-many kernels there are, and how they are launched; the check judges the result, and rules for any design:
+many kernels there are, and how to launch them. The check judges the result, and rules for every design:
 
 - Every launch of the cases runs under the sanitizer, whichever function makes it.
-- Kernels do the arithmetic: with the arrays of a case, and with arrays copied from the device, NumPy may do
-  anything but compute.
+- Kernels do the arithmetic: NumPy must not compute with the arrays of a case, or with arrays copied from the
+  device. Anything else is allowed.
 - All arrays that kernels get are on the device, the kernels are the learner's, and the returned array is on
   the host.
-- Once all cases are right, they run compiled, and so do the `large` ones, in which some launch must have more
-  than one block. (If kernels are simulated, only the launches of the large ones are checked.)
+- Once all cases are right, the compiled program runs them and the `large` cases; in these, some launch must
+  have more than one block. (If kernels are simulated, only the launches of the large cases are checked.)
 
 Besides the exercise's own mistakes and those of `results`, a verdict may have these names: "nothing
 launched", "computes on the host", "host array", "left on the device", "package's kernel", "nothing computed",
@@ -70,8 +70,8 @@ def launch_raised(evidence):
 
 
 _ANOTHER_ARRAY = (
-    "The simplest way out: let the kernel write into another array than it reads. A launch begins when the "
-    "one before it is over, so the next kernel finds the whole array."
+    "The simplest repair: let the kernel read one array and write into another. A launch begins when the one "
+    "before it has finished, so the next kernel finds the whole array."
 )
 
 
@@ -98,14 +98,17 @@ def sanitizers_finding(evidence):
 
 
 def never_written(evidence):
-    """Find that all wrong results were never written."""
+    """Find wrong results that were never written, if there are no others."""
     for trial in evidence.failed[:1]:
         got, expected = trial.got.value, trial.expected.value
         if not isinstance(got, np.ndarray) or got.shape != expected.shape or got.dtype.kind != "f":
             return None
         missing = np.isnan(got)
         if missing.all():
-            message = "What you return was never written: is a kernel launched, and into this array?"
+            message = (
+                "The array that you return was never written. Is a kernel launched, and does it write into "
+                "this array?"
+            )
             return Wrong("nothing computed", message, evidence.where(trial))
         others = evidence.exercise.agrees(
             trial.got._replace(value=np.where(missing, 0, got)),
@@ -129,13 +132,13 @@ def nothing_launched(evidence):
         return None
     return Wrong(
         "nothing launched",
-        "The numbers are right, but no kernel was launched: they were computed on the host. Let kernels of "
-        "your own do the work.",
+        "The numbers are right, but no kernel was launched: they were computed on the host. Let your own "
+        "kernels do the work.",
     )
 
 
 def wrong_when_compiled(evidence):
-    """Run a program compiled that is right in the simulator."""
+    """Run the compiled program, once it is right in the simulator."""
     if evidence.is_stand_in or device.simulated():
         return None
     exercise, attempt = evidence.exercise, evidence.attempt
@@ -143,7 +146,7 @@ def wrong_when_compiled(evidence):
 
 
 def wrong_when_large(evidence):
-    """Run it on large arrays; if kernels are simulated, check only the launches."""
+    """Run the program on large arrays; if kernels are simulated, check only the launches."""
     exercise, attempt = evidence.exercise, evidence.attempt
     if evidence.is_stand_in or exercise.large is None:
         return None
@@ -174,13 +177,13 @@ def _wrong_for_a_large(evidence, trial):
         details = wrong_numbers(trial, evidence.exercise.rtol)
     message = (
         "Right for all small arrays, and wrong for a large one. Is a grid too small for it, or too large "
-        "along an axis? Is a size written down as a number?"
+        "along an axis? Is a size written as a number?"
     )
     return Wrong("wrong when large", message, *details, evidence.where(trial))
 
 
 #: First results of an impossible kind; then, as in other exercises, the sanitizer before the numbers. If the
-#: numbers are right, the judges ask who computed them, and run the program compiled.
+#: numbers are right, the last judges ask who computed them, and run the compiled program.
 PROGRAM_JUDGES = (
     left_on_the_device,
     changed_input,
@@ -207,11 +210,11 @@ class ProgramExercise(Exercise):
     Parameters
     ----------
     name, reference, cases, mistakes, properties, dtype, rtol
-        As in `Exercise`. The cases are small: the simulator steps each thread.
+        As in `Exercise`. The cases are small, as they run in the simulator.
     large : callable, optional
         Takes a generator, returns large cases for compiled kernels.
     launches : int
-        The most launches of a compiled case.
+        How many launches a compiled case may have.
 
     Examples
     --------
@@ -253,7 +256,7 @@ class ProgramExercise(Exercise):
             return call(attempt, given, run_guarded), launched
 
     def plainly(self, attempt, cases):
-        """Run the attempt on cases without the sanitizer; if kernels are simulated, skip its launches."""
+        """Run the attempt without the sanitizer; if kernels are simulated, skip its launches."""
         take = left_out if device.simulated() else compiled
         return list(self._trials(attempt, cases, take, self.launches))
 

@@ -1,4 +1,4 @@
-"""Explains an exception that ended a launch by the line of the source."""
+"""Explains an exception that ended a launch by its line of the source."""
 
 import ast
 
@@ -7,13 +7,12 @@ import numpy as np
 from cnn_course.engine.checks import changes
 from cnn_course.engine.checks.repairs import Repairs, solves
 from cnn_course.engine.checks.source import parsed
-from cnn_course.engine.checks.uninitialised import code_of
-from cnn_course.engine.checks.wording import too_few_indices
+from cnn_course.engine.checks.wording import own_line, too_few_indices
 from gpuless.simulator import UnsupportedPython, argument_names
 
 
 def explained_by_source(evidence, trial):
-    """Explain an exception in the attempt's names; return "" if the source does not explain it."""
+    """Explain an exception with the attempt's names; return "" if the source does not explain it."""
     attempt, error = evidence.attempt, trial.got.error
     tree = parsed(attempt)
     if tree is None:
@@ -39,11 +38,8 @@ def explained_by_source(evidence, trial):
 
 def _line_of(attempt, error):
     """Return the line that raised an exception, counted from the kernel's first; None if unknown."""
-    code = code_of(attempt)
     where = getattr(error, "where", None) or getattr(getattr(error, "place", None), "site", None)
-    if where is None or where.function != code.co_name:
-        return None
-    return where.line - code.co_firstlineno + 1
+    return own_line(attempt, where) if where else None
 
 
 # --- arrays ------------------------------------------------------------------------------------------------
@@ -56,7 +52,7 @@ def _is_of_an_index(error):
 
 
 def _missing_indices(nodes, arrays, error):
-    """Name an array with another number of axes than indices, on the line that raised an exception."""
+    """Name an array that has more or fewer axes than indices, on the line that raised an exception."""
     if not _is_of_an_index(error):
         return ""
     is_of_a_value = isinstance(error, UnsupportedPython)
@@ -105,7 +101,7 @@ def _given_names(nodes, tree):
 
 
 def _whole_arrays(nodes, arrays, error):
-    """Name the whole arrays that need the index of the element that is assigned."""
+    """Name the whole arrays that need the index of the assigned element."""
     targets = [node.targets[0] for node in nodes if isinstance(node, ast.Assign)]
     targets += [node.target for node in nodes if isinstance(node, ast.AugAssign)]
     elements = [target for target in targets if isinstance(target, ast.Subscript)]
@@ -161,7 +157,7 @@ def _orders(call, arrays):
 
 
 def _tried(evidence, call, arguments):
-    """Return a call with other arguments, as text, if it makes the kernel right; else an empty string."""
+    """Return a call with other arguments as text, if it makes the kernel right; else an empty string."""
     text = f"{ast.unparse(call.func)}({', '.join(map(ast.unparse, arguments))})"
     repairs = Repairs(evidence.attempt, solves(evidence, evidence.exercise.inputs()))
     return text if repairs.helps(changes.put, [(call, text)]) else ""
@@ -212,4 +208,4 @@ def _other_axes(axes, names, case):
     sizes = [size for size in (case.grid, case.block) if isinstance(size, tuple)]
     if max(map(len, sizes), default=1) == 1:
         return f"{gives}. This grid has one axis: {'' if names[0] else 'write '}`{written}`."
-    return f"{gives}. Give each a name of its own, as in `x, y = cuda.grid(2)`."
+    return f"{gives}. Give each its own name, as in `x, y = cuda.grid(2)`."

@@ -1,9 +1,9 @@
-"""Repairs of a learner's kernel, tried before they are advised.
+"""Repairs of a learner's kernel, which are tried before the check advises them.
 
 The sanitizer's finding is certain, but its cause is a guess: if a thread writes past the edge, a guard may be
-missing or have the wrong axis, or the index may be wrong. So the kernel's syntax is changed in each likely
-way, and it runs again. A change that makes it right is advised, with the line; if none does, the verdict
-reports only the finding.
+missing or have the wrong axis, or the index may be wrong. So `Repairs` changes the kernel's syntax tree in
+each likely way, and runs it again. The check advises a change that makes the kernel right, with its line. If
+there is none, it reports only the finding.
 """
 
 import ast
@@ -19,7 +19,7 @@ from numba import cuda
 from cnn_course.engine.checks import changes
 
 _BARRIER, WARP_BARRIER = "cuda.syncthreads()", "cuda.syncwarp()"
-# For one kernel. Counted, not timed, so that the advice is the same on every machine and in a page.
+# For one kernel. A count, not a time, makes the advice the same on every machine and in a page.
 TRIES = 24
 
 
@@ -47,11 +47,11 @@ class Repairs:
     passes : callable
         Takes a kernel, returns whether it is right.
     in_one_warp : bool, optional
-        Whether a barrier of a warp may be enough, if one is missing.
+        Whether a warp's barrier may be enough, if one is missing.
 
     The methods take the lines of the accesses in question, counted from the kernel's first line, and the name
-    of the array. They return a list of `Repair`, which are all needed; it is empty if none of their kind
-    helps, the kernel has no source, or too many changes have been tried.
+    of the array. They return a list of `Repair`, which are all needed. It is empty if no change of the kind
+    helps, if the kernel has no source, or after too many tries.
     """
 
     def __init__(self, kernel, passes, in_one_warp=False):
@@ -79,7 +79,7 @@ class Repairs:
         return []
 
     def comparison(self, lines, array):
-        """Find comparisons that let one number too many pass: one, those of a condition, or all."""
+        """Find comparisons that let one number too many pass: one, those in one condition, or all."""
         loops = [each.test for each in ast.walk(self.tree) if isinstance(each, ast.While)]
         goes_on = {node for test in loops for node in ast.walk(test)}
         loose = []
@@ -87,7 +87,7 @@ class Repairs:
             operands = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
             for k, (one, other) in enumerate(itertools.pairwise(operands)):
                 stricter = changes.STRICTER.get(type(node.ops[k]))
-                # A loop that also goes on at equality may not end; `0 <= i` concerns another edge.
+                # A loop that goes on at equality, too, may not end; `0 <= i` concerns another edge.
                 if not stricter or one.lineno != other.end_lineno or (">=" in stricter and node in goes_on):
                     continue
                 if ast.unparse(one) != "0":
@@ -117,7 +117,7 @@ class Repairs:
         return Repair(line, text[first:last], new + text[done:last])
 
     def sizes(self, lines, array):
-        """Find the comparisons of an index with another size than that of its axis, or than `.size`."""
+        """Find comparisons of an index with another size than its axis's, or with another array's `.size`."""
         wanted = {}
         for _, index in self._indices(lines[:1], array):
             wanted |= zip(map(ast.unparse, index), _sizes_of(array, index), strict=True)
@@ -203,9 +203,9 @@ class Repairs:
     def _around(self, line, conditions):
         """Yield what a guard can enclose, with those of its conditions whose names are known there.
 
-        That is the statement; the statement and those below it, in its block and in the blocks around it; and
-        all statements from where the index is known. A statement that a loop's condition waits for is left
-        out, as the loop would not end.
+        This is the statement; the statement and those below it, in its block and in the blocks around it; and
+        all statements from where the index is known. A statement that changes a loop's condition is left out:
+        the loop would not end.
         """
         loops = [each for each in ast.walk(self.tree) if isinstance(each, ast.While)]
         yield line, "around it", conditions
@@ -248,7 +248,7 @@ class Repairs:
         return self._tries <= TRIES and self._is_right(change, *arguments)
 
     def replaced(self, parts):
-        """Find expressions to replace; each part is a node, and a pair of a node in it and a new text."""
+        """Find expressions to replace; a part is a node, and a pair: a node in it, and the new text."""
         found = self.fewest(lambda tree, some: changes.put(tree, [place for _, place in some]), parts)
         repairs = []
         for node, place in found:
@@ -259,7 +259,7 @@ class Repairs:
         return sorted(repairs)
 
     def fewest(self, change, parts, *groups):
-        """Return the parts of a change that repair the kernel: one, or the fewest of a group or of all."""
+        """Return the parts of a change that repair the kernel: one, or the fewest of a group, or of all."""
         several = [group for group in (*groups, parts) if len(group) > 1]
         for group in [*([each] for each in parts), *several]:
             if self.helps(change, group):
@@ -300,15 +300,15 @@ class Repairs:
 
 
 def solves(evidence, cases):
-    """Return a function that tells whether a kernel is right in all these launches, and allowed."""
+    """Return a function that takes a kernel: whether it is right in all these launches, and allowed."""
     exercise = evidence.exercise
     return lambda kernel: (
-        all(exercise.is_flawless(kernel, case) for case in cases) and exercise.allows(kernel)
+        all(exercise.is_flawless(kernel, case) for case in cases) and exercise.unmet(kernel) is None
     )
 
 
 def _sizes_of(array, index):
-    """Return the sizes that the parts of an index are to be less than, as text."""
+    """Return the sizes that the parts of an index must be less than, as text."""
     return [f"{array}.shape[{k}]" if len(index) > 1 else f"{array}.size" for k in range(len(index))]
 
 

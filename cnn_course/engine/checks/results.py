@@ -1,4 +1,4 @@
-"""Judges of wrong results in any exercise, if none of its own mistakes explains the result.
+"""Judges of wrong results in any exercise, if none of its mistakes explains the result.
 
 `RESULTS` has them in order. Each takes the `Evidence` of an attempt that has failed at least one trial.
 """
@@ -47,7 +47,7 @@ def raised(evidence):
             "kernel's order, and has each as many axes as the kernel takes?"
         )
     if evidence.what == "kernel" and errors.is_unconfigured(error):
-        message = f"`{evidence.exercise.name}` is an ordinary function: take the `@cuda.jit` above it away."
+        message = f"`{evidence.exercise.name}` is an ordinary function: remove the `@cuda.jit` above it."
     where = *errors.line_of(error, evidence.attempt, evidence.what), *_where(evidence)
     return Wrong("raises", message, *where)
 
@@ -91,7 +91,7 @@ def another_order(evidence):
             same(tuple(got[place] for place in order), expected, exercise.dtype, exercise.rtol)
             for got, expected in values
         ):
-            message = "The results are right, but not in the order that is asked for."
+            message = "The results are right, but in the wrong order."
             return Wrong("other order", message, evidence.where(evidence.failed[0]))
     return None
 
@@ -130,7 +130,7 @@ def _follows(evidence, trial, index):
     if trial.got.error or exercise.agrees(call(exercise.reference, changed), trial.expected):
         return None
     got = exercise.attempted(evidence.attempt, changed)
-    # Every bit counts: next to a huge number, other changes would look like rounding errors.
+    # Every bit counts: beside a huge number, other changes look like rounding errors.
     return None if got.error else not same_bits(got.value, trial.got.value)
 
 
@@ -139,7 +139,7 @@ def _follows(evidence, trial, index):
 
 _DISGUISES = (
     ("transposed", "Your result is the right one transposed: rows and columns are exchanged.", np.transpose),
-    ("negated", "Your result is right but for its sign, which is wrong throughout.", np.negative),
+    ("negated", "Your result is right except for its sign, which is wrong everywhere.", np.negative),
     ("reversed", "Your result is the right one in reverse order.", np.flip),
 )
 
@@ -198,7 +198,7 @@ def _factor(trial, rtol):
 
 
 def _size_that_is(factors, evidence):
-    """Return a factor in words, if it is a size of the inputs, or made of two sizes."""
+    """Return a factor in words, if it is a size of the inputs, or a product or quotient of two."""
     sizes = {}
     for trial in evidence.failed:
         for name, value in evidence.named(trial.case).items():
@@ -227,7 +227,7 @@ def rounded(evidence):
         return None
     return Wrong(
         "rounded",
-        "Your whole numbers are right but for their last digits: from 16,777,216 on float32 has no odd "
+        "Your whole numbers are right except for their last digits: above 16,777,216 float32 has no odd "
         "numbers. Compute them as integers.",
         *wrong_numbers(evidence.failed[0], 0, evidence.attempt),
         evidence.where(evidence.failed[0]),
@@ -298,7 +298,7 @@ def parts_of(trial):
 
 
 def _which(parts, place, case, attempt):
-    """Return which of several results is wrong, a kernel's by its name; nothing if there is only one."""
+    """Return which of several results is wrong, for a kernel by its name; nothing if there is only one."""
     if len(parts) < 2:
         return ()
     if isinstance(case, LaunchCase) and hasattr(attempt, "py_func"):
@@ -331,7 +331,7 @@ def wrong_numbers(trial, rtol, attempt=None):
 
 
 def _places(failed, rtol):
-    """Return where the wrong entries lie, if that is at the same edge in every failed case."""
+    """Return where the wrong entries lie, if they lie at the same edge in every failed case."""
     wrong = []
     for got, expected in (part for trial in failed for part in parts_of(trial)):
         if isinstance(got, np.ndarray) and got.shape == np.shape(expected) and got.ndim in (1, 2):
@@ -358,7 +358,7 @@ def _places(failed, rtol):
 
 
 def _is_no_accident(wrong):
-    """Return whether as many random entries would rarely all lie on the border of their arrays."""
+    """Return whether the same number of random entries would rarely all lie on the border."""
     border = (1 - np.prod(np.subtract(mask.shape, 2).clip(0)) / mask.size for mask in wrong)
     return math.prod(part ** mask.sum() for part, mask in zip(border, wrong, strict=True)) < 0.05
 

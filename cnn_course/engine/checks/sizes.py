@@ -51,7 +51,7 @@ def _exchanged(sizes, pairs, element, moved):
 
 
 def fixed_loop(evidence):
-    """Find loops with a fixed number of rounds over an axis whose size differs."""
+    """Find loops with a fixed number of rounds over an axis of varying size."""
     repairs = repairs_of(evidence)
     loops = [each for each in _loops(repairs, evidence) if _rounds(each.call)] if repairs else []
     found = (
@@ -67,7 +67,7 @@ def fixed_loop(evidence):
 
 
 def loop_over_another_axis(evidence):
-    """Find loops over the size of another axis than the one they index."""
+    """Find loops that count along another axis than they index."""
     repairs, parts = repairs_of(evidence), []
     for call, size in _loops(repairs, evidence) if repairs else ():
         counted = _size(call.args[-1], _named_sizes(repairs.tree))
@@ -105,7 +105,7 @@ def one_too_few(evidence):
 
 
 def _upper_ends(node):
-    """Return the sides that an index is to be below, such as ``n`` of ``i < n`` or ``i >= n``."""
+    """Return the sides that an index must be below, such as ``n`` in ``i < n`` or ``i >= n``."""
     if not isinstance(node, ast.Compare):
         return []
     pairs = zip(itertools.pairwise([node.left, *node.comparators]), node.ops, strict=True)
@@ -123,14 +123,14 @@ def caret_for_power(evidence):
     source = inspect.getsource(evidence.attempt.py_func) if lines else ""
 
     def raise_to_power(tree):
-        # Replaced in the text, as `a // n^2` is `(a // n) ^ 2`, but should be `a // (n**2)`.
+        # Replaced in the text: `a // n^2` is `(a // n) ^ 2` in the tree, but should be `a // (n**2)`.
         tree.body = ast.parse(textwrap.dedent(source.replace("^", "**"))).body[0].body
 
     if not lines or not repairs.helps(raise_to_power):
         return None
     return Wrong(
         "^ for **",
-        "In Python `^` is no power, it compares bits: write `**`.",
+        "In Python `^` is not a power, it compares bits: write `**`.",
         *(f"Line {line} of your kernel: `{repairs.text(line)}`" for line in dict.fromkeys(lines)),
         evidence.where(first_wrong(evidence)),
     )

@@ -1,6 +1,6 @@
 """Judges of single words and signs in a kernel's source: ``break`` for ``continue``, ``+`` for ``-``.
 
-Each says something only if the kernel is right once that is changed (`repairs`).
+Each reports only a mistake whose repair makes the kernel right (`repairs`).
 """
 
 import ast
@@ -25,7 +25,7 @@ def break_for_continue(evidence):
 
 
 def _breaks_of_for(tree):
-    """Return each ``break`` of a ``for`` loop: without its own, a ``while`` loop might not end."""
+    """Return each ``break`` of a ``for`` loop; without its ``break``, a ``while`` loop might not end."""
     breaks, loops = [], [(tree, None)]
     while loops:
         node, loop = loops.pop()
@@ -49,7 +49,7 @@ def other_sign(evidence):
 
 
 def _sums(tree):
-    """Return the sums and differences, but for those that the end of a ``while`` loop depends on."""
+    """Return the sums and differences, except those that the end of a ``while`` loop depends on."""
     loops = [node for node in ast.walk(tree) if isinstance(node, ast.While)]
     awaited = {name for loop in loops for name in changes.names(loop.test)}
     steps = [

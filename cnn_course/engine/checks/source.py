@@ -10,7 +10,7 @@ from cnn_course.engine.checks.uninitialised import code_of
 
 
 def is_blank(attempt: object) -> bool:
-    """Return whether a function's body is empty: a docstring, ``...`` or ``pass``, and nothing else.
+    """Return whether a function's body has at most a docstring, ``...`` or ``pass``.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def parsed(attempt):
 
 
 def is_same_code(attempt, kernel):
-    """Return whether two kernels have the same arguments and statements, comments and docstrings aside."""
+    """Return whether two kernels have the same arguments and statements, apart from docstrings."""
     # Byte code would depend on the rest of the cell or the module.
     texts = [_text_of(tree) for tree in map(parsed, (attempt, kernel))]
     return None not in texts and texts[0] == texts[1]
@@ -75,7 +75,7 @@ def bitwise_condition(evidence):
                 sign, word = ("&", "and") if isinstance(part.op, ast.BitAnd) else ("|", "or")
                 return Wrong(
                     "& for and",
-                    f"Write `{word}` between two comparisons: `{sign}` binds tighter than `<`, so that "
+                    f"Write `{word}` between two comparisons: `{sign}` binds tighter than `<`, so "
                     f"`{ast.unparse(part)}` is computed first.",
                     f"Line {node.lineno} of your kernel: `{ast.unparse(node)}`",
                 )
@@ -137,7 +137,7 @@ def uncalled(evidence):
         if (name.startswith(_TO_BE_CALLED) and name.count(".") == 1) or name.endswith(".sync"):
             return Wrong(
                 "not called",
-                f"You name `{name}`, and do not call it: write `{name}()`.",
+                f"You name `{name}`, but do not call it: write `{name}()`.",
                 f"Line {node.lineno} of your kernel: `{name}`",
             )
     return None

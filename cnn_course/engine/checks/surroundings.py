@@ -16,12 +16,12 @@ from cnn_course.engine.launch_lists import replaced
 from cnn_numba import device
 from gpuless import check_launch, sanitize
 
-#: Folders of kernels that no answer may launch.
+#: The folders of kernels that no answer may launch.
 _OURS = {Path(cnn_numba.__file__).parent, Path(rungs.__file__).parent}
 
 
 class Launched(NamedTuple):
-    """A launch, with the sanitizer's report or the exception that ended it, if any."""
+    """A launch, with the sanitizer's report, or the exception that ended it."""
 
     launch: device.Launch
     report: Any = None
@@ -82,7 +82,7 @@ def run_guarded(attempt, *args, **kwargs):
 
     def copy(array, ary=None, stream=0):
         result = plainly(array, ary, stream)
-        if ary is not None:  # the attempt's own array, which cannot be guarded: keep its contents
+        if ary is not None:  # the attempt's array cannot be guarded: keep its contents
             if stream:
                 stream.synchronize()
             filled.append(np.array(ary))
@@ -107,8 +107,8 @@ def _only_moved(result, filled):
     if not (np.isin(result, known) | np.isnan(result)).all():
         raise Wrong(
             "computes on the host",
-            "The array that you return has other numbers than those that were copied into it from the "
-            "device. Leave the arithmetic to kernels: NumPy may make arrays, copy them and cut them.",
+            "The array that you return has numbers that were not copied into it from the device. Leave the "
+            "arithmetic to kernels: NumPy may make arrays, copy them and cut them.",
         )
 
 
@@ -120,7 +120,7 @@ _TOO_MANY = (
 
 @contextmanager
 def launches_taken_over(take: Callable, most: int | None = None) -> Iterator[list]:
-    """Let `take` make all launches within the block; yield a list that notes them."""
+    """Let `take` make all launches within the block; yield the list of them."""
     kind = type(cuda.jit(lambda: None))
     plainly, noted = kind.__getitem__, []
 
@@ -161,9 +161,9 @@ def _admit(launch):
         if isinstance(value, np.ndarray) and not device.is_device_array(value):
             raise Wrong(
                 "host array",
-                f"You hand the kernel `{function.__name__}` an array of the host, as its `{name}`. Numba "
-                "copies it to the device and back, at every launch. Make the copy yourself, with "
-                "`cuda.to_device`, and an output on the device, with `cuda.device_array`.",
+                f"You pass an array on the host to the kernel `{function.__name__}`, as `{name}`. Numba "
+                "copies it to the device and back at every launch. Copy it yourself with `cuda.to_device`, "
+                "and make an output on the device with `cuda.device_array`.",
             )
 
 

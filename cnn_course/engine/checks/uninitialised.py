@@ -1,10 +1,9 @@
 """Finds out whether an attempt reads memory before it is written.
 
 ``np.empty`` returns whatever is in memory, very often zeros: a sum that starts there is right today and wrong
-tomorrow. So the attempt runs as two *twins*, functions with the same code for which ``np.empty`` and
+tomorrow. So the check runs two *twins* of the attempt: functions with the same code, but ``np.empty`` and
 ``np.empty_like`` fill their arrays, once with zeros and once with poison. If the results differ, they depend
-on uninitialised memory. Nothing else changes: NumPy, compilers, and the attempt itself keep the real
-functions.
+on uninitialised memory. NumPy, compilers, and the attempt itself keep the real functions.
 """
 
 import builtins
@@ -15,18 +14,15 @@ import numpy as np
 
 
 def twins(attempt):
-    """Return two twins of an attempt, for which ``np.empty`` fills with zeros and with poison.
+    """Return two twins of an attempt: in one ``np.empty`` fills with zeros, in the other with poison.
 
-    Parameters
-    ----------
-    attempt : object
-        Twins of a compiled function are made from its Python code.
+    Twins of a compiled function are made from its Python code.
 
     Returns
     -------
     tuple of two functions, or an empty tuple
-        Empty if neither the attempt nor a function of its namespace that it calls mentions ``np.empty`` or
-        ``np.empty_like``, or if it is not a function.
+        Empty if the attempt is not a function, or if neither it nor a function of its namespace that it calls
+        mentions ``np.empty`` or ``np.empty_like``.
 
     Examples
     --------
@@ -50,16 +46,9 @@ def code_of(attempt):
 
 
 def names_in(code):
-    """Return the names in code: globals, attributes, keywords of calls, and strings.
+    """Return the set of names in a code object, or none for None: globals, attributes, keywords, strings.
 
-    Parameters
-    ----------
-    code : code object or None
-
-    Returns
-    -------
-    set of str
-        Keywords as ``"key="``, strings as ``"'text'"``.
+    Keywords are given as ``"key="``, strings as ``"'text'"``.
     """
     names = set(code.co_names) if code else set()
     for constant in code.co_consts if code else ():
@@ -87,7 +76,7 @@ def names_used(attempt):
 
 
 def _family(function):
-    """Return a function and those of the same namespace that it calls, directly or not."""
+    """Return a function, and those of its namespace that it calls, directly or indirectly."""
     family, waiting = [], [function]
     while waiting:
         member = waiting.pop()
@@ -169,7 +158,7 @@ def _zero(array):
 
 
 def _poison(array):
-    """Fill with NaN, or with the most extreme number of a type without NaN."""
+    """Fill with NaN, or with the most extreme number if the type has no NaN."""
     kind = array.dtype.kind
     if kind in "fc":
         array[...] = np.nan

@@ -13,20 +13,20 @@ from cnn_course.engine.checks.uninitialised import code_of
 from gpuless.access import READ, WRITE
 from gpuless.sanitizer import words
 
-# In the order of reporting: the first is most probably the cause of the others. They say what was seen; what
-# is missing is said only if a repaired kernel proves it (`REPAIRED`).
+# In the order of reporting: the first is most probably the cause of the others. They say what was seen. A
+# check says what is missing only if a repaired kernel proves it (`REPAIRED`).
 WORDS = {
     "divergent barrier": "Every thread of a block has to reach `cuda.syncthreads()`, and here some do not: "
     "take it out of the branch or the loop that only some enter, and let no thread `return` before it.",
-    "divergent warp": "The lanes that an operation of a warp names in its mask are not those that reach it.",
+    "divergent warp": "The lanes in the mask of a warp operation are not the lanes that reach it.",
     "absent lane": "A thread takes the value of a lane that does not take part.",
     "division by zero": "An integer is divided by zero.",
     "writes past the edge": "The kernel writes past the edge of {array}. Does a guard let too many threads "
     "pass, or is an index not the one you mean?",
     "reads past the edge": "The kernel reads past the edge of {array}. Does a guard let too many threads "
     "pass, does a loop go one too far, or is an index not the one you mean?",
-    "negative index": "An index of {array} is negative. It counts from the end, as in NumPy, and so another "
-    "element is used than the one meant.",
+    "negative index": "An index of {array} is negative. It counts from the end, as in NumPy, so the kernel "
+    "uses another element than you meant.",
     "missing barrier": "A thread reads {array} where another thread of its block writes it, and nothing "
     "makes one wait for the other. Is a barrier missing, is an index wrong, or does a thread write that "
     "should not?",
@@ -46,7 +46,7 @@ WORDS = {
     "depends on order": "The result depends on the order in which blocks and threads run.",
 }
 
-# Said instead, with the line to change, if a repair makes the kernel right.
+# If a repair makes the kernel right, these replace them, with the line to change.
 REPAIRED = {
     "guard": "The kernel uses {array} past its edge: a guard is missing, or one lets too many pass.",
     "sizes": "The kernel uses {array} past its edge: a comparison has the size of another axis or array.",
@@ -58,22 +58,22 @@ REPAIRED = {
     "barriers": "A barrier is missing: a thread reads {array} where another thread of its block writes it, "
     "and nothing makes one wait for the other.",
     "barriers of a warp": "A barrier is missing: a thread reads {array} where another thread of its warp "
-    "writes it, and the threads of a warp need not go on side by side. Only threads of one warp meet here, "
-    "so the barrier of a warp is enough.",
+    "writes it, and the threads of a warp need not run in step. Only threads of one warp share data here, so "
+    "the barrier of a warp is enough.",
     "atomic": "Several threads read an element of {array}, change it and write it back. Two that do it at "
     "the same time lose one of the changes: use `cuda.atomic`.",
 }
 
 # Writes past the edge that a guard for the thread's number would not prevent: the array has an element for
-# the thread, which writes elsewhere; or the thread writes several, some inside.
+# the thread, but the thread writes elsewhere; or it writes several elements, some inside.
 _BEYOND = (
-    "The kernel writes past the edge of {array}, by a thread that lies inside: the thread's number is small "
-    "enough, the index that it computes is not. Is it computed as you meant?"
+    "The kernel writes past the edge of {array}, in a thread whose number lies inside: the index that this "
+    "thread computes is too large. Is it computed as you meant?"
 )
-# The array has enough elements; whether it has one for the thread depends on how indices are computed.
+# The array has enough elements; how indices are computed decides whether one is for this thread.
 _EITHER = (
-    "The kernel writes past the edge of {array}. Does a thread go on whose row or column lies outside, or "
-    "are the indices not computed as you meant, such as from the shape of another array?"
+    "The kernel writes past the edge of {array}. Does a thread go on although its row or column lies "
+    "outside? Or are the indices computed wrongly, such as from the shape of another array?"
 )
 _SEVERAL = (
     "The same thread writes into {array} and past its edge: every index that it uses must be inside, not "
@@ -83,7 +83,7 @@ _BLOCKS = (
     "{array} has an element for each block, and is written past its edge: your index counts the threads of "
     "the grid. A block's own number is `cuda.blockIdx.x`."
 )
-# Of an image: some threads write nothing, so there seems to be a guard, but it lets others pass.
+# For an image: some threads write nothing, so there seems to be a guard, but it lets others pass.
 _WRONG_GUARD = (
     "The kernel writes past the edge of {array}. Does a guard ask for both axes, and compare the row with "
     "the first number of the shape, and the column with the second?"
@@ -98,7 +98,7 @@ _ONE_INDEX = (
     "The kernel reads past the edge of {array}: `{part}` is {value}, and axis {axis} has the size {size}. Is "
     "`{part}` the index that you mean there, or does a guard or a loop let it go too far?"
 )
-# Of a shared or local array.
+# For a shared or local array.
 _TOO_SMALL = (
     "The kernel {verb} past the edge of {array}, its {space} array of shape {shape}. Is that too small for "
     "what is kept in it, or does an index go too far?"
@@ -119,7 +119,7 @@ _CALLED_BY_SOME_LANES = (
 
 
 def too_few_indices(array, axes, given):
-    """Say that an array is given another number of indices than it has axes."""
+    """Return a sentence about an array with more or fewer indices than axes."""
     indices = "1 index" if given == 1 else f"{given} indices"
     return f"`{array}` has {axes} {'axis' if axes == 1 else 'axes'}, and you give {indices}."
 
@@ -132,13 +132,13 @@ def name_of(finding):
 
 
 def meaning(finding, kernel=""):
-    """Return a finding's meaning, if only the kernel's name is known of the launch."""
+    """Return a finding's meaning, without the launch; `kernel` is the kernel's name, if known."""
     words = _of_a_function(finding, kernel) if kernel else ""
     return (words or WORDS[name_of(finding)]).format(array=f"`{finding.array}`")
 
 
 def _of_a_function(finding, kernel, called=()):
-    """Return a finding's meaning if threads diverge in a function that the kernel calls, else ""."""
+    """Return a finding's meaning if threads diverge in a function that the kernel calls; else ""."""
     name, function = name_of(finding), finding.site.function if finding.site else ""
     if not name.startswith("divergent") or function in ("", kernel):
         return ""
@@ -168,12 +168,12 @@ def explained(attempt, finding, trace):
 
 
 def _of_one_index(attempt, finding):
-    """Return what to say if one index of several is too large; nothing if the source does not show it."""
-    if finding.in_view or not finding.site or finding.site.function != code_of(attempt).co_name:
+    """Return a sentence if one of several indices is too large; nothing if the source does not show it."""
+    line = own_line(attempt, finding.site) if finding.site else None
+    if finding.in_view or line is None:
         return ""
     places = enumerate(zip(finding.index or (), finding.shape, strict=False))
     outside = [k for k, (one, size) in places if isinstance(one, int) and one >= size]
-    line = finding.site.line - code_of(attempt).co_firstlineno + 1
     tree = parsed(attempt)
     parts = {
         ast.unparse(parts_of(node)[outside[0]])
@@ -197,7 +197,7 @@ def _of_a_write_past_the_edge(finding, info, trace):
     if is_of_blocks and finding.index == (_number_of(finding, trace),):
         return _BLOCKS
     number = next(i for i, other in enumerate(trace.arrays) if other is info)
-    rows = (trace.kind != READ) & (trace.array == number)  # only writes inside: the trace has no others
+    rows = (trace.kind != READ) & (trace.array == number)  # the trace has only writes inside
     threads = trace.block[rows] * int(np.prod(trace.block_shape)) + trace.thread[rows]
     writers = np.unique([threads, trace.element[rows]], axis=1)[0].tolist()
     axes = _AXES if len(info.shape) > 1 else ""
@@ -309,13 +309,19 @@ def _position(number, shape):
 # --- Where -------------------------------------------------------------------------------------------------
 
 
+def own_line(attempt, site):
+    """Return the line of a site, counted from the kernel's first; None if it is in another function."""
+    code = code_of(attempt)
+    return site.line - code.co_firstlineno + 1 if site.function == code.co_name else None
+
+
 def line_of(attempt, site):
     """Return a line of the kernel, counted from its first, or of a function that it calls."""
-    code = code_of(attempt)
-    if site.function != code.co_name:
-        name, lines = _called_in(code, site.function)
-        return f"In `{name}`{lines}: `{site.text}`"
-    return numbered_line(site.line - code.co_firstlineno + 1, site.text)
+    line = own_line(attempt, site)
+    if line is not None:
+        return numbered_line(line, site.text)
+    name, lines = _called_in(code_of(attempt), site.function)
+    return f"In `{name}`{lines}: `{site.text}`"
 
 
 def _called_in(code, function):

@@ -68,10 +68,10 @@ def written_pattern(evidence):
     """Find a wrong index by the pattern of the written elements."""
     patterns = PATTERNS
     if any(len(Writes(evidence.attempt, trial).rows) for trial in evidence.traced):
-        patterns = patterns[1:]  # a guard that is too small may leave nothing of a single element
+        patterns = patterns[1:]  # with a single element, a guard that is too strict may leave no write
     for trial in evidence.traced:
         if {"divergent barrier", "divergent warp", "division by zero"} & trial.report.kinds:
-            continue  # it ended early
+            continue  # the launch ended early
         found = first_finding(patterns, Writes(evidence.attempt, trial), trial)
         if found is not None:
             return Wrong(found.mistake, found.message, *found.details, evidence.where(trial))
@@ -146,7 +146,7 @@ def _has_depth(writes, trial):
 
 def first_block_only(writes, trial):
     """Find that each block writes the elements of the first one."""
-    # A guard that stops all other blocks leaves the same pattern, but is another mistake.
+    # A guard that stops all other blocks makes the same pattern, but is another mistake.
     if not (_is_telling(writes, trial) and writes.missing and writes.reads_thread_index):
         return None
     x, y = writes.positions("block")
@@ -179,9 +179,9 @@ def one_element_per_thread(writes, trial):
         if elements > threads == len(np.unique(written)) and (written == x[here]).all():
             return Wrong(
                 "one element per thread",
-                f"The launch has too few threads to give each element of `{info.name}` one: {threads} "
-                f"threads for {elements} elements, and each of yours does one. Let it go on, in steps of the "
-                "number of threads in the grid, until the array is done.",
+                f"The launch has fewer threads than `{info.name}` has elements: {threads} threads for "
+                f"{elements} elements, and each thread computes one. Let it go on, in steps of the number of "
+                "threads in the grid, until the array is done.",
             )
     return None
 
@@ -238,14 +238,14 @@ def _outputs(evidence, trial):
 def done_twice(evidence):
     """Find that two threads write the same element of an output, in exercises that refuse it."""
     trials = evidence.traced if evidence.exercise.once else ()
-    for trial in reversed(trials):  # the first may have a single element, whose thread could be any
+    for trial in reversed(trials):  # the first may have only one element
         if found := _done_twice(evidence.attempt, trial):
             return Wrong(found.mistake, found.message, *found.details, evidence.where(trial))
     return None
 
 
 def stored_once(attempt, case):
-    """Raise `Wrong` if several threads write an element: a property, for exercises with other ones before."""
+    """Raise `Wrong` if several threads write an element: a property, to put after other properties."""
     outcome, report = examine(attempt, case)
     if found := _done_twice(attempt, Trial(case, outcome, outcome, True, report)):
         raise found
@@ -308,10 +308,6 @@ def from_tiles(inputs, of, loop, most=1):
         Where to read the tile instead.
     most : int, optional
         How often a block may read an element.
-
-    Returns
-    -------
-    callable
     """
 
     def holds(attempt):
@@ -331,7 +327,7 @@ def from_tiles(inputs, of, loop, most=1):
 
 
 def at_most(elements, of, own=None):
-    """Return a property: a thread computes at most so many elements of an output.
+    """Return a property: a thread computes at most this number of elements of an output.
 
     Parameters
     ----------
@@ -340,10 +336,6 @@ def at_most(elements, of, own=None):
         Takes a generator, returns a launch.
     own : str, optional
         What a thread should compute, in words; by default this number of elements.
-
-    Returns
-    -------
-    callable
     """
 
     def holds(attempt):

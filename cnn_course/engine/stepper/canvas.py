@@ -1,4 +1,4 @@
-"""Draws boxes and short texts with Pillow, a hundred times faster than a figure with as many."""
+"""Draws boxes and short texts with Pillow, a hundred times faster than Matplotlib."""
 
 import functools
 from pathlib import Path
@@ -12,12 +12,7 @@ _SCALE = plots.DPI / 72
 
 
 class Canvas:
-    """An image whose coordinates are points from its upper left corner.
-
-    Parameters
-    ----------
-    width, height : float
-    """
+    """An image whose size and coordinates are in points, from its upper left corner."""
 
     def __init__(self, width, height):
         self.image = Image.new("RGB", (round(width * _SCALE), round(height * _SCALE)), plots.PAPER)

@@ -22,13 +22,7 @@ _READ, _WRITTEN = plots.BLUE, plots.RED
 
 
 class Sheet:
-    """Draws the steps of one warp, all of one size.
-
-    Parameters
-    ----------
-    steps : sequence of Step
-    warp, warps : int
-    """
+    """Draws the steps of one warp, all of one size."""
 
     def __init__(self, steps, warp, warps):
         self._steps, self._warp, self._warps = steps, warp, warps
@@ -102,7 +96,7 @@ class Sheet:
             _cell(canvas, lane, y, _CHANGED if changed else None, text, plots.INK if active else _PALE)
 
     def _notes(self, canvas, step):
-        """Write the variables that are equal in all lanes, the cost of accesses, and which warps wait."""
+        """Write the variables that are equal in all lanes and the cost of accesses; draw which warps wait."""
         y = self._foot + _ROW / 2
         same = [
             f"{name} = {number(next(value for value in values if value is not None))}"
@@ -144,7 +138,7 @@ def _varying(steps):
 
 
 def _shown(names, step):
-    """Return the variables that fit, preferring those that the step has changed."""
+    """Return the variables that fit, first those that the step has changed."""
     if len(names) <= _REGISTERS:
         return names
     chosen = sorted(names, key=lambda name: name not in step.changed)[:_REGISTERS]
@@ -206,7 +200,7 @@ def _grid(canvas, shared, left, top, columns, side):
 
 
 def _warps(canvas, warp, warps, y):
-    """Draw which warps wait at a barrier; in the simulator they arrive in the order of their numbers."""
+    """Draw which warps wait at a barrier; in the simulator they arrive in order."""
     canvas.text(_MARGIN, y + _ROW / 2, "at the barrier", 6.5)
     width = min((WIDTH - 2 * _MARGIN - _LABEL) / warps, 60)
     all_here = warp == warps - 1

@@ -2,8 +2,8 @@
 
 A warp's lanes run in step. If they diverge, the branches run one after the other, in the order of the source,
 and the lanes meet again after them, and after each round of a loop. So a place in the source is a tuple that
-sorts in the order of execution: for each loop around it the loop's line and the round, then the line itself,
-and in a device function all of that after the place of its call.
+sorts in the order of execution: the line and the round of each loop around it, then the line itself. In a
+device function, the place of the call comes before all of these.
 """
 
 import ast
@@ -19,10 +19,6 @@ _LAST = 10**9  # sorts after everything in a called function
 
 class Layout:
     """The source of a function: its lines, their statements, and the loops around these.
-
-    Parameters
-    ----------
-    function : function
 
     Attributes
     ----------
@@ -78,7 +74,7 @@ class Moment:
     Attributes
     ----------
     key : tuple of int
-        Equal for lanes that execute it together; sorts in the order of execution.
+        Equal for lanes that execute the line together; sorts in the order of execution.
     function : function
     line : int
     interval : int
@@ -181,7 +177,7 @@ def _back(caller, line):
 
 @dataclass
 class Turn:
-    """One execution of a line by some lanes of a warp together.
+    """One execution of a line by some lanes of a warp.
 
     Attributes
     ----------

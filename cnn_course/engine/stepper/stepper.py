@@ -12,7 +12,7 @@ from cnn_course.engine.stepper.schedule import WARP
 from cnn_course.engine.stepper.steps import OFF, WAITS, steps_of
 from gpuless.access import record_lines
 
-#: The most frames of a film. Of many steps a notebook stores a still picture.
+#: The most frames of a film. If there are many steps, a notebook stores a still picture.
 MOST_FRAMES = 60
 _STORED_FRAMES = 24
 
@@ -26,9 +26,9 @@ def step(kernel, block=0, warp=0, most=100_000):
     block : int or tuple of int
         Number of the block, x varying fastest; or its x, y, z.
     warp : int
-        The warp of the block that is shown first.
+        The warp that is shown first.
     most : int
-        The most lines that all threads of the block may execute together.
+        The most lines that the threads of the block may execute in all.
 
     Returns
     -------
@@ -77,8 +77,8 @@ class _Stepped:
 class Stepper:
     """The steps of a block, shown one at a time. In a notebook it has a slider; arrow keys move it.
 
-    The notebook stores a film of all steps or, of many, a still picture, and the steps in words, for readers
-    without a kernel.
+    For readers without a kernel, the notebook stores a film of all steps (a still picture if there are many),
+    and the steps in words.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Stepper:
     warp : int
         The warp shown.
     steps : tuple of Step
-        Of that warp.
+        The steps of that warp.
     index : int
         The step shown, from 0.
     """
@@ -139,7 +139,7 @@ class Stepper:
         first, last : int
             The steps from `first` up to, but not including, `last`; by default all.
         seconds : float
-            For each step.
+            The time for each step.
 
         Raises
         ------
@@ -262,7 +262,7 @@ class Controls:
 
     def _redraw(self, change=None):
         self._stepper.show(self._stepper.warp, self.step.value - 1)
-        # Screen readers read an alert aloud when it appears, so they announce each step.
+        # Screen readers read out an alert when it appears, so they announce each step.
         self._html.value = f'<div role="alert">{plots.in_widget(self._stepper.picture)}</div>'
 
 

@@ -1,4 +1,4 @@
-"""The contents of each step of a warp: masks, registers, accesses with their cost, shared arrays."""
+"""The contents of each step of a warp: active lanes, registers, accesses and their cost, shared arrays."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -79,7 +79,7 @@ class Step:
     back_from : str
         The device function that has just returned to this line; empty if none has.
     states : tuple of str
-        Of each lane: "runs", "waits" (at a barrier, for warps that have yet to come), "off" (masked out while
+        Of each lane: "runs", "waits" (at a barrier, for warps that have not arrived), "off" (masked out while
         others run), "done", or "" if the block has no such thread.
     registers : dict of str to list
         For each variable, the values of the lanes after the line; None for a lane without a value.
@@ -90,7 +90,7 @@ class Step:
     next_lines : dict of int to (int or None)
         The next line of each running lane; None if it has finished.
     waits_for : str
-        The operation in which lanes wait for each other, such as "syncthreads" or "shfl_sync"; else empty.
+        The operation in which lanes wait for each other, such as "syncthreads" or "shfl_sync"; empty if none.
     """
 
     function: object
@@ -165,7 +165,7 @@ def _states(turn, lanes, waits):
 def _registers(turn, held):
     """Return the variables of a turn's function, lane by lane, and those that the turn has changed.
 
-    `held` keeps the values of each lane and function, as lanes that are masked out keep theirs.
+    `held` keeps the values of each lane and function, as masked lanes keep theirs.
     """
     changed: dict = {}
     for lane, moment in turn.lanes.items():
@@ -210,7 +210,7 @@ def _accesses(trace, rows, turn_of_row, count):
     found: list[list] = [[] for _ in range(count)]
     requests = access_map(own).requests
     keys = list(zip(*(getattr(requests, name).tolist() for name in _REQUEST), strict=True))
-    # In the order of the code: the first lane alone does not show a warp's order.
+    # In the order of the code, which the first lane alone does not show.
     for number in sorted(range(len(keys)), key=lambda each: _order(own, keys[each])):
         found[keys[number][0]].append(_access(own, groups[keys[number]], requests, number))
     return [tuple(each) for each in found]
@@ -246,7 +246,7 @@ def _access(trace, rows, requests, number):
 class _SharedMemory:
     """The shared arrays of a block, as a warp sees them.
 
-    Writes of other warps between two barriers appear after the second, as nothing determines them before.
+    Writes of other warps between two barriers appear after the second: before it, their order is undefined.
     """
 
     def __init__(self, trace, rows, turn_of_row):
@@ -260,7 +260,7 @@ class _SharedMemory:
         self._memory: dict = {}
 
     def after(self, turn, interval):
-        """Return the arrays after a turn; turns must be asked for in order."""
+        """Return the arrays after a turn; call it for all turns in order."""
         trace, writes = self._trace, self._writes
         mine = self._turn[writes]
         there = np.where(mine >= 0, mine <= turn, trace.interval[writes] < interval) & ~self._done

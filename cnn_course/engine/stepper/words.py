@@ -45,14 +45,7 @@ def heading(step, index, count, warp) -> str:
 
 
 def described(step, warp, warps) -> str:
-    """Return sentences about what happens in a step.
-
-    Parameters
-    ----------
-    step : Step
-    warp, warps : int
-        The number of the warp, and how many warps the block has.
-    """
+    """Return sentences about what happens in a step of a warp; the block has `warps` of them."""
     back = f", back from {step.back_from}" if step.back_from else ""
     parts = [f"Line {step.line}: `{step.text}`{back}.", _who(step)]
     if step.waits_for:
@@ -104,7 +97,7 @@ def _warps(warp):
 
 
 def cost(access) -> str:
-    """Return a sentence about what a request of a warp asks for, and its cost."""
+    """Return a sentence about a request of a warp, and its cost."""
     lanes = counted(len(access.elements), "lane")
     asked = f"{access.kind.capitalize()} {access.expression} in {lanes}"
     if access.space == "global":

@@ -1,4 +1,10 @@
-"""The checks of notebook 07, ``07_backprop_by_hand``: a file for each exercise."""
+"""The checks of notebook 07, ``07_backprop_by_hand``: the exercises and their files.
+
+1. `linear_backward`: linear_backward.py
+2. `conv_backward_weight`: conv_backward_weight.py
+3. `cross_entropy_gradient`: cross_entropy_gradient.py
+4. `name_the_bug`: name_the_bug.py
+"""
 
 from cnn_course.chapters.backprop_by_hand.exercises.conv_backward_weight import conv_backward_weight
 from cnn_course.chapters.backprop_by_hand.exercises.cross_entropy_gradient import cross_entropy_gradient

@@ -1,4 +1,14 @@
-"""The checks of notebook 08, ``08_backward_kernels``: a file for each exercise."""
+"""The checks of notebook 08, ``08_backward_kernels``: the exercises and their files.
+
+1. `cross_entropy_kernel`: cross_entropy_kernel.py
+2. `dense_backward_weight_kernel`: dense_backward_weight_kernel.py
+3. `dense_backward_input_kernel`: dense_backward_input_kernel.py
+4. `relu_backward_kernel`: relu_backward_kernel.py
+5. `bias_gradient_kernel`: bias_gradient_kernel.py
+6. `max_pool_backward_kernel`: max_pool_backward_kernel.py
+7. `conv2d_backward_weight_kernel`: conv2d_backward_weight_kernel.py
+8. `conv2d_backward_input_kernel`: conv2d_backward_input_kernel.py
+"""
 
 from cnn_course.chapters.backward_kernels.exercises.bias_gradient_kernel import bias_gradient_kernel
 from cnn_course.chapters.backward_kernels.exercises.conv2d_backward_input_kernel import (

@@ -1,4 +1,10 @@
-"""The checks of notebook 14, ``14_convolution_as_matmul``."""
+"""The checks of notebook 14, ``14_convolution_as_matmul``: the exercises and their files.
+
+1. `matmul_1x4_kernel`: products.py
+2. `split_kernel`: products.py
+3. `im2col_kernel`: columns.py
+4. `conv_implicit_kernel`: columns.py
+"""
 
 from cnn_course.chapters.convolution_as_matmul.exercises.columns import (
     columns_of,

@@ -1,4 +1,10 @@
-"""The checks of notebook 12, ``12_reductions``."""
+"""The checks of notebook 12, ``12_reductions``: the exercises and their files.
+
+1. `block_sums_kernel`: sums.py
+2. `row_max_kernel`: sums.py
+3. `scan_kernel`: scan.py
+4. `compact_kernel`: compaction.py
+"""
 
 from cnn_course.chapters.reductions.exercises.compaction import compact_kernel
 from cnn_course.chapters.reductions.exercises.scan import scan_kernel
