@@ -53,6 +53,15 @@ class ConvChain:
         self._own(self.reference)
         return out
 
+    def gather(self, *arguments: Any) -> tuple[Array, Array]:
+        """Gather a batch like ``gather_batch_at(*arguments)``, perhaps together with the start of `forward`.
+
+        Don't change the parameters before `forward` of that batch.
+        """
+        if self._replaced("forward"):
+            return self.layers[0].backend.ops.gather.gather_batch_at(*arguments)
+        return self.ops.conv_chain_gather_at(self._convolutions(), self.scratch, *arguments)
+
     def _replaced(self, function):
         """Return whether somebody has set a layer's function, for example to watch it."""
         return any(function in vars(layer) for layer in self.layers)

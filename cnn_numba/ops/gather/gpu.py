@@ -68,11 +68,10 @@ def advance_other(cursor, is_wanted):
 
 
 @cuda.jit(device=True)
-def _normalised(images, index, pixel, scale, shift, plane):
+def normalised(images, index, pixel, channel, scale, shift):
     """Return a pixel of image `index`, NaN if there is no such image."""
     if index < 0 or index >= images.shape[0]:
         return float32(math.nan)
-    channel = pixel // plane
     return images[index, pixel] * scale[channel] + shift[channel]
 
 
@@ -82,7 +81,7 @@ def gather_batch_kernel(images, indices, scale, shift, plane, out):
     """One thread normalises one pixel of `out` (n, C * H * W); a grid of one dimension covers them all."""
     sample, pixel = unsigned_divmod(uint32(cuda.grid(1)), out.shape[1])
     if sample < out.shape[0]:
-        out[sample, pixel] = _normalised(images, indices[sample], pixel, scale, shift, plane)
+        out[sample, pixel] = normalised(images, indices[sample], pixel, pixel // plane, scale, shift)
 
 
 def gather_batch(images, indices, mean, std, out=None):
@@ -122,24 +121,34 @@ def gather_labels(labels, indices, out=None):
     return out
 
 
-@cuda.jit
-@device.signature(
-    "void(uint8[:, ::1], int32[::1], int64[::1], int32[::1], int64, int32[::1], bool, float32[::1], "
-    "float32[::1], uint32, float32[:, ::1], int32[::1])"
+#: The types of a kernel's arguments that `arguments_at` returns.
+AT = (
+    "uint8[:, ::1], int32[::1], int64[::1], int32[::1], int64, int32[::1], bool, float32[::1], "
+    "float32[::1], uint32, float32[:, ::1], int32[::1]"
 )
-def gather_batch_at_kernel(
-    images, labels, order, cursor, batch_size, other, advances, scale, shift, plane, x, y
-):
-    """One thread normalises one pixel of `x` (n, C * H * W); the first of an image also picks the label."""
-    advance_other(other, advances)
-    i = uint32(cuda.grid(1))
+
+
+@cuda.jit(device=True)
+def gather_pixel(i, images, labels, order, cursor, batch_size, scale, shift, plane, x, y):
+    """Normalise pixel i of `x` (n, C * H * W), if there is one; with the first of an image pick the label."""
     sample = uint32(i // uint32(x.shape[1]))
     if sample < x.shape[0]:
         pixel = uint32(i - sample * uint32(x.shape[1]))
         index = index_at(order, cursor, batch_size, sample)
-        x[sample, pixel] = _normalised(images, index, pixel, scale, shift, plane)
+        x[sample, pixel] = normalised(images, index, pixel, pixel // plane, scale, shift)
         if pixel == 0:
             y[sample] = _label(labels, index)
+
+
+@cuda.jit
+@device.signature(f"void({AT})")
+def gather_batch_at_kernel(
+    images, labels, order, cursor, batch_size, other, advances, scale, shift, plane, x, y
+):
+    """One thread gathers one pixel."""
+    advance_other(other, advances)
+    i = uint32(cuda.grid(1))
+    gather_pixel(i, images, labels, order, cursor, batch_size, scale, shift, plane, x, y)
 
 
 def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=None, advances=None):
@@ -188,6 +197,13 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     [2 1] [0.39 0.2 ]
     [ 0 -1] [ 0. nan]
     """
+    arguments = arguments_at(images, labels, order, cursor, mean, std, x, y, batch_size, advances)
+    device.launch_for_each(gather_batch_at_kernel, x.size, THREADS, *arguments)
+    return x, y
+
+
+def arguments_at(images, labels, order, cursor, mean, std, x, y, batch_size=None, advances=None):
+    """Check the arguments of `gather_batch_at`; return those of its kernel."""
     checks.gather_batch_at(DEVICE, images, labels, order, cursor, x, y, advances)
     batch_size = checks.batch_size_of(x, batch_size)
     scale, shift = _scale_and_shift(mean, std, images.shape[1])
@@ -195,9 +211,7 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     other = cursor if advances is None else advances
     position = order, cursor, batch_size, other, advances is not None
     factors = scale, shift, np.uint32(math.prod(images.shape[2:]))
-    arguments = _rows(images), labels, *position, *factors, _rows(x), y
-    device.launch_for_each(gather_batch_at_kernel, x.size, THREADS, *arguments)
-    return x, y
+    return _rows(images), labels, *position, *factors, _rows(x), y
 
 
 @cuda.jit
