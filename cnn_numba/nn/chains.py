@@ -54,12 +54,13 @@ class ConvChain:
         return out
 
     def gather(self, *arguments: Any) -> tuple[Array, Array]:
-        """Gather a batch like ``gather_batch_at(*arguments)``, perhaps together with the start of `forward`.
+        """Gather a batch like ``gather_batch_at(*arguments)``, if possible together with the first layers.
 
-        Don't change the parameters before `forward` of that batch.
+        Call `forward` of the batch before the parameters change.
         """
-        if self._replaced("forward"):
-            return self.layers[0].backend.ops.gather.gather_batch_at(*arguments)
+        ops = self.layers[0].backend.ops
+        if self._replaced("forward") or not ops.fuses("GATHER_PARTS"):
+            return ops.gather.gather_batch_at(*arguments)
         return self.ops.conv_chain_gather_at(self._convolutions(), self.scratch, *arguments)
 
     def _replaced(self, function):

@@ -113,21 +113,18 @@ class DeviceBatches(_Batches):
     def take(self, count: int) -> tuple[Array, Array]:
         """Return the batch under the cursor, of `count` images, as device arrays.
 
-        Pass it to the model before its parameters change: the launch may compute its first layers as well.
+        Pass it to the model before its parameters change: the launch may compute the first layers too.
         """
         x, y = head(self.x, count), head(self.y, count)
         inputs = self.images, self.labels, self.order, self.cursor, self.mean, self.std
         if self.augmentation is None:
-            return self._gatherer()(*inputs, x, y, self.batch_size, self.step)
+            chain, gather = self.model.steps[0], self.gather.gather_batch_at
+            if isinstance(chain, ConvChain) and "forward" not in vars(self.model):
+                gather = chain.gather
+            return gather(*inputs, x, y, self.batch_size, self.step)
         padding, flip, _ = self.augmentation
         self.take_none()
         return self.gather.gather_augmented_at(*inputs, padding, flip, self.draw, x, y, self.batch_size)
-
-    def _gatherer(self):
-        """Return the function that gathers: the first chain's, unless something in it was replaced."""
-        first, ops = self.model.steps[0], self.model.backend.ops
-        chained = isinstance(first, ConvChain) and ops.fuses("GATHER_PARTS")
-        return first.gather if chained and "forward" not in vars(self.model) else self.gather.gather_batch_at
 
     def take_none(self) -> None:
         """Move the cursor of the steps, where gathering doesn't."""

@@ -1,9 +1,9 @@
 """Chains of convolutions on the GPU, and the functions of `gpu_head`; see `reference`.
 
-A stage with a pooling is one kernel forward (`gpu_forward`) and two backward (`gpu_backward`), which unpool
-while they load: one for the gradient of weight and bias in parts, one for that of the images. At the end
-kernels add up the parts, those of two stages per launch. A stage without a pooling runs the kernels of its
-operations, but one kernel computes both gradients of weight and bias.
+A stage with a pooling is one kernel forward (`gpu_forward`), which can gather the batch as well, and two
+backward (`gpu_backward`), which unpool while they load: one for the gradient of weight and bias in parts, one
+for that of the images. At the end kernels add up the parts, those of two stages per launch. A stage without a
+pooling runs the kernels of its operations, but one kernel computes both gradients of weight and bias.
 """
 
 import functools
@@ -20,7 +20,7 @@ from cnn_numba.ops.fused.gpu_backward import (
     conv2d_sum_weight_and_bias,
     weight_parts,
 )
-from cnn_numba.ops.fused.gpu_forward import can_gather, conv2d_pool, gather_conv2d_pool
+from cnn_numba.ops.fused.gpu_forward import can_gather, conv2d_pool
 from cnn_numba.ops.fused.gpu_head import head_fits, linear_cross_entropy_rows, linear_cross_entropy_sums
 from cnn_numba.ops.gather import gpu as gather
 from cnn_numba.ops.loss import gpu as loss
@@ -40,7 +40,7 @@ __all__ = [
     "linear_cross_entropy_sums",
 ]
 
-#: The operations that a chain stands for, that it may do with them, and those of a head.
+#: The operations that a chain stands for, the one that it can do along with them, and those of a head.
 PARTS = {"conv": conv, "pool": pool, "activation": activation}
 GATHER_PARTS = {"gather": gather}
 HEAD_PARTS = {"dense": dense, "loss": loss, "activation": activation}
@@ -118,21 +118,19 @@ def _forward(x, convolutions, out, scratch):
 
 
 def conv_chain_gather_at(convolutions, scratch, *arguments):
-    """Gather a batch like ``gather_batch_at(*arguments)``, and, if one kernel does both, run the first stage.
+    """Gather a batch like ``gather_batch_at(*arguments)``, if possible in one launch with the first stage.
 
-    The next `conv_chain_forward` of the same x goes on from there; set no parameters before that.
+    The next `conv_chain_forward` of this x starts at the second stage. Don't change parameters in between.
     """
     x, first, stage, window = arguments[6], convolutions[0], scratch.stages[0], scratch.chain.windows[0]
     if not first.pool or stage.out is None or not can_gather(x, first.weight, window):
         return gather.gather_batch_at(*arguments)
     _scratch_for(scratch, x, convolutions)
     checks.parameters(DEVICE, convolutions)
-    results = stage.out[: len(x)], stage.codes[: len(x)]
-    gather_conv2d_pool(
-        gather.arguments_at(*arguments), x, first.weight, first.bias, first.relu, window, *results
-    )
+    given = x, first.weight, first.bias, first.relu, window, stage.out[: len(x)], stage.codes[: len(x)]
+    result = gather.gather_batch_at(*arguments, launch=lambda *gathering: conv2d_pool(*given, gathering))
     scratch.begun[0] = x
-    return arguments[6:8]
+    return result
 
 
 def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=None, *, scratch=None):

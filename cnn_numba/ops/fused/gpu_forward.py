@@ -9,13 +9,16 @@ A 3x3 kernel gathers each pixel nine times that way, and computes an address for
 too few for large tiles, a thread has a window's 4x4 pixels in registers instead, and multiplies them with the
 weights of four output channels: 144 products for 13 loads. Products are added in the same order, so that the
 results are the same bits.
+
+The first stage of a training step can gather its batch in the same launch. It doesn't wait for the batch: it
+reads the bytes of the data set itself, and also writes the normalised images, which the backward pass needs.
 """
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32
 from cnn_numba.ops.conv.gathers import Gather, forward_gather
 from cnn_numba.ops.conv.gpu_implicit import LARGE, PLAIN, best_tile, gathered_product, grid_of, table_size
-from cnn_numba.ops.gather.gpu import AT, advance_other, gather_pixel, index_at, normalised
+from cnn_numba.ops.gather.gpu import AT, gather_share, index_at, normalised
 from cnn_numba.ops.pool.gpu import larger
 from cnn_numba.ops.shared.products import Tile
 from cnn_numba.ops.shared.results import OUTSIDE, thread_results
@@ -227,31 +230,6 @@ def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, gather: Gather
     _store_windows(sums, uint32(first_window + window), first_out, bias, relu, out, codes, gather)
 
 
-#: How many channels make it worth its barriers. What has enough results for `LARGE` takes that.
-_FEWEST_CHANNELS = 2 * CHANNELS
-
-
-def _pooled_gather(x, weight, window, out):
-    """Return the gather of a convolution's positions that are pooled into `out`."""
-    pooled_h, pooled_w = out.shape[2:]
-    return forward_gather(x, weight, window)._replace(
-        count_h=2 * pooled_h, count_w=2 * pooled_w, target_plane=pooled_h * pooled_w
-    )
-
-
-def conv2d_pool(x, weight, bias, relu, window, out, codes):
-    """Convolve, rectify and pool into `out` and `codes`; all are checked."""
-    gather, (pooled_h, pooled_w) = _pooled_gather(x, weight, window, out), out.shape[2:]
-    tile = best_tile(gather, (LARGE, SMALL), (NARROW, NARROW))
-    if window[:4] == (3, 3, 1, 1) and tile == SMALL and gather.channels >= _FEWEST_CHANNELS:
-        kernel, threads = conv2d_pool_windows_kernel, THREADS
-        grid = device.blocks(len(x) * pooled_h * pooled_w, WINDOWS), device.blocks(gather.rows, OUTS)
-    else:
-        kernel, threads, grid = _KERNELS[tile], tile.threads, grid_of(tile, gather)
-    flat = [array.reshape(-1) for array in (x, weight, out, codes)]
-    device.launch(kernel, grid, threads, *flat[:2], bias, relu, *flat[2:], gather)
-
-
 # --- The first stage of a chain, while its batch is gathered ------------------------------------------------
 
 FIRST_OUTS = 32  # output channels at most; each warp of a block has THREAD_OUTS of them
@@ -296,21 +274,35 @@ def gather_conv2d_pool_kernel(
         _multiply_window(patches, uint32(lane * _WINDOW_PITCH), weights, first_out, pixels, sums)
         cuda.syncthreads()
     _store_windows(sums, window, first_out, bias, relu, out, codes, gather)
-    advance_other(other, advances)
-    i = uint32(cuda.grid(1))
-    while i < uint32(x.size):
-        gather_pixel(i, images, labels, order, cursor, batch_size, scale, shift, plane, x, y)
-        i = uint32(i + cuda.gridsize(1))
+    position = order, cursor, batch_size, other, advances
+    gather_share((images, labels, scale, shift, plane), position, x, y)
+
+
+#: How many channels make it worth its barriers. What has enough results for `LARGE` takes that.
+_FEWEST_CHANNELS = 2 * CHANNELS
 
 
 def can_gather(x, weight, window):
-    """Return whether `gather_conv2d_pool` can compute a pooled stage."""
+    """Return whether `conv2d_pool` can gather x as well."""
     return window[:4] == (3, 3, 1, 1) and len(weight) <= FIRST_OUTS and len(x) > 0
 
 
-def gather_conv2d_pool(gathering, x, weight, bias, relu, window, out, codes):
-    """Gather x and its labels, and do what `conv2d_pool` does; `gathering` comes from `arguments_at`."""
-    gather = _pooled_gather(x, weight, window, out)
-    blocks = device.blocks(len(x) * gather.target_plane, WARP)
-    flat = weight.reshape(-1), bias, relu, out.reshape(-1), codes.reshape(-1)
-    device.launch(gather_conv2d_pool_kernel, blocks, WARP * FIRST_WARPS, *gathering, *flat, gather)
+def conv2d_pool(x, weight, bias, relu, window, out, codes, gathering=()):
+    """Convolve, rectify and pool into `out` and `codes`; all are checked.
+
+    With the arguments of `gather_batch_at_kernel` gather x and its labels in the same launch.
+    """
+    pooled_h, pooled_w = out.shape[2:]
+    gather = forward_gather(x, weight, window)._replace(
+        count_h=2 * pooled_h, count_w=2 * pooled_w, target_plane=pooled_h * pooled_w
+    )
+    tile, windows = best_tile(gather, (LARGE, SMALL), (NARROW, NARROW)), len(x) * gather.target_plane
+    if gathering:
+        kernel, threads, grid = gather_conv2d_pool_kernel, WARP * FIRST_WARPS, device.blocks(windows, WARP)
+    elif window[:4] == (3, 3, 1, 1) and tile == SMALL and gather.channels >= _FEWEST_CHANNELS:
+        kernel, threads = conv2d_pool_windows_kernel, THREADS
+        grid = device.blocks(windows, WINDOWS), device.blocks(gather.rows, OUTS)
+    else:
+        kernel, threads, grid = _KERNELS[tile], tile.threads, grid_of(tile, gather)
+    flat = [array.reshape(-1) for array in (x, weight, out, codes)]
+    device.launch(kernel, grid, threads, *(gathering or flat[:1]), flat[1], bias, relu, *flat[2:], gather)

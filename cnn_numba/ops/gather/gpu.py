@@ -121,7 +121,7 @@ def gather_labels(labels, indices, out=None):
     return out
 
 
-#: The types of a kernel's arguments that `arguments_at` returns.
+#: The types of the arguments that `gather_batch_at` passes to a kernel.
 AT = (
     "uint8[:, ::1], int32[::1], int64[::1], int32[::1], int64, int32[::1], bool, float32[::1], "
     "float32[::1], uint32, float32[:, ::1], int32[::1]"
@@ -129,15 +129,19 @@ AT = (
 
 
 @cuda.jit(device=True)
-def gather_pixel(i, images, labels, order, cursor, batch_size, scale, shift, plane, x, y):
-    """Normalise pixel i of `x` (n, C * H * W), if there is one; with the first of an image pick the label."""
-    sample = uint32(i // uint32(x.shape[1]))
-    if sample < x.shape[0]:
-        pixel = uint32(i - sample * uint32(x.shape[1]))
+def gather_share(data, position, x, y):
+    """Normalise a thread's pixels of `x` (n, C * H * W), and pick the label with the first of an image."""
+    images, labels, scale, shift, plane = data
+    order, cursor, batch_size, other, advances = position
+    advance_other(other, advances)
+    i = uint32(cuda.grid(1))
+    while i < uint32(x.size):
+        sample, pixel = unsigned_divmod(i, x.shape[1])
         index = index_at(order, cursor, batch_size, sample)
         x[sample, pixel] = normalised(images, index, pixel, pixel // plane, scale, shift)
         if pixel == 0:
             y[sample] = _label(labels, index)
+        i = uint32(i + cuda.gridsize(1))
 
 
 @cuda.jit
@@ -145,13 +149,14 @@ def gather_pixel(i, images, labels, order, cursor, batch_size, scale, shift, pla
 def gather_batch_at_kernel(
     images, labels, order, cursor, batch_size, other, advances, scale, shift, plane, x, y
 ):
-    """One thread gathers one pixel."""
-    advance_other(other, advances)
-    i = uint32(cuda.grid(1))
-    gather_pixel(i, images, labels, order, cursor, batch_size, scale, shift, plane, x, y)
+    """Gather one pixel per thread; a grid of one dimension covers them all."""
+    position = order, cursor, batch_size, other, advances
+    gather_share((images, labels, scale, shift, plane), position, x, y)
 
 
-def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=None, advances=None):
+def gather_batch_at(
+    images, labels, order, cursor, mean, std, x, y, batch_size=None, advances=None, launch=None
+):
     """Gather the batch at the cursor: normalised images and their labels, in one launch.
 
     ``x[i], y[i]`` come from number ``order[cursor[0] * batch_size + i]``. The host reads nothing, so a CUDA
@@ -177,6 +182,8 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     advances : device array, shape (1,), int32, optional
         Another cursor, which the launch advances like `advance`. A launch may move any cursor but the one
         that its threads read.
+    launch : callable, optional
+        Launches another kernel that gathers; gets the arguments of `gather_batch_at_kernel`.
 
     Raises
     ------
@@ -197,13 +204,6 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     [2 1] [0.39 0.2 ]
     [ 0 -1] [ 0. nan]
     """
-    arguments = arguments_at(images, labels, order, cursor, mean, std, x, y, batch_size, advances)
-    device.launch_for_each(gather_batch_at_kernel, x.size, THREADS, *arguments)
-    return x, y
-
-
-def arguments_at(images, labels, order, cursor, mean, std, x, y, batch_size=None, advances=None):
-    """Check the arguments of `gather_batch_at`; return those of its kernel."""
     checks.gather_batch_at(DEVICE, images, labels, order, cursor, x, y, advances)
     batch_size = checks.batch_size_of(x, batch_size)
     scale, shift = _scale_and_shift(mean, std, images.shape[1])
@@ -211,7 +211,9 @@ def arguments_at(images, labels, order, cursor, mean, std, x, y, batch_size=None
     other = cursor if advances is None else advances
     position = order, cursor, batch_size, other, advances is not None
     factors = scale, shift, np.uint32(math.prod(images.shape[2:]))
-    return _rows(images), labels, *position, *factors, _rows(x), y
+    launch = launch or functools.partial(device.launch_for_each, gather_batch_at_kernel, x.size, THREADS)
+    launch(_rows(images), labels, *position, *factors, _rows(x), y)
+    return x, y
 
 
 @cuda.jit
