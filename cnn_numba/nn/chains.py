@@ -53,6 +53,16 @@ class ConvChain:
         self._own(self.reference)
         return out
 
+    def gather(self, *arguments: Any) -> tuple[Array, Array]:
+        """Gather a batch like ``gather_batch_at(*arguments)``, if possible together with the first layers.
+
+        Call `forward` of the batch before the parameters change.
+        """
+        ops = self.layers[0].backend.ops
+        if self._replaced("forward") or not ops.fuses("GATHER_PARTS"):
+            return ops.gather.gather_batch_at(*arguments)
+        return self.ops.conv_chain_gather_at(self._convolutions(), self.scratch, *arguments)
+
     def _replaced(self, function):
         """Return whether somebody has set a layer's function, for example to watch it."""
         return any(function in vars(layer) for layer in self.layers)

@@ -13,6 +13,7 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.device import Array, head
+from cnn_numba.nn.chains import ConvChain
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.gather.cpu import gather_augmented, gather_batch, gather_labels
 from cnn_numba.train.augment import Augmentation
@@ -47,7 +48,7 @@ class _Batches:
         model: Sequential,
         augmentation: Augmentation | None = None,
     ) -> None:
-        backend = model.backend
+        self.model, backend = model, model.backend
         self.gather, self.augmentation = backend.ops.gather, augmentation
         self.images, self.labels = backend.bring(images), backend.bring(labels)
         self.mean, self.std = mean, std
@@ -110,11 +111,17 @@ class DeviceBatches(_Batches):
         device.copy(self._cursors, self._begun)
 
     def take(self, count: int) -> tuple[Array, Array]:
-        """Return the batch under the cursor, of `count` images, as device arrays."""
+        """Return the batch under the cursor, of `count` images, as device arrays.
+
+        Pass it to the model before its parameters change: the launch may compute the first layers too.
+        """
         x, y = head(self.x, count), head(self.y, count)
         inputs = self.images, self.labels, self.order, self.cursor, self.mean, self.std
         if self.augmentation is None:
-            return self.gather.gather_batch_at(*inputs, x, y, self.batch_size, self.step)
+            chain, gather = self.model.steps[0], self.gather.gather_batch_at
+            if isinstance(chain, ConvChain) and "forward" not in vars(self.model):
+                gather = chain.gather
+            return gather(*inputs, x, y, self.batch_size, self.step)
         padding, flip, _ = self.augmentation
         self.take_none()
         return self.gather.gather_augmented_at(*inputs, padding, flip, self.draw, x, y, self.batch_size)

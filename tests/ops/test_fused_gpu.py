@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
-from helpers import kernels_in, random_float32
+from helpers import kernels_in, poisoned, random_float32
 from hypothesis import given, settings, strategies as st
+from launches import to_host
 from test_fused import CHAINS, MNIST, assert_alike, chain_of
 
 from cnn_numba import device
 from cnn_numba.ops.conv.gpu_weight import WITH_ONES
 from cnn_numba.ops.fused import gpu, gpu_backward, gpu_forward, gpu_sparse, gpu_sparse_weight, reference
 from cnn_numba.ops.fused.checks import Convolution
+from cnn_numba.ops.gather import gpu as gather
 from gpuless import sanitize
 
 # Beyond those of the CPU: bands of an image, the last one smaller; more windows in a row than a block takes;
@@ -173,6 +175,131 @@ def test_stages_take_one_kernel_forward_and_two_backward_and_share_their_sums():
     ]
 
 
+# --- Gathered together with the first stage -----------------------------------------------------------------
+
+
+class Gathered:
+    """A data set of random images, a chain, and a batch in an order with indices outside the data."""
+
+    COUNT = 9
+
+    def __init__(self, shape, layers, size=None):
+        rng = np.random.default_rng(0)
+        images = rng.integers(0, 256, (self.COUNT, *shape[1:]), dtype=np.uint8)
+        order = rng.permutation(2 * self.COUNT) % self.COUNT
+        order[[shape[0], shape[0] + 2, shape[0] + 3]] = -1, self.COUNT, 2**32
+        self.chain = on_device(chain_of(layers, shape[1], rng))
+        self.data = [
+            device.to_device(each) for each in (images, np.arange(self.COUNT, dtype=np.int32), order)
+        ]
+        mean, std = rng.random(shape[1]).tolist(), (rng.random(shape[1]) + 0.1).tolist()
+        self.size, count = shape[0], size or shape[0]
+        self.x = device.to_device(poisoned((count, *shape[1:])))
+        self.y, self.other = device.to_device(poisoned(count, np.int32)), device.zeros(1, np.int32)
+        self.cursor = device.to_device(np.array([1], np.int32))
+        self.scratch = gpu.conv_chain_scratch(shape, self.chain)
+        where = *self.data, self.cursor, mean, std, self.x, self.y
+        self.arguments = *where, self.size, self.other
+
+    def together(self):
+        return gpu.conv_chain_gather_at(self.chain, self.scratch, *self.arguments)
+
+    def run(self, take):
+        """Gather and run the chain; return the kernels, and all that they write, on the host."""
+        launched = []
+        with device.observe_launches(lambda launch: launched.append((launch.kernel, launch.run()))):
+            assert take() == (self.x, self.y)
+            out = gpu.conv_chain_forward(self.x, self.chain, scratch=self.scratch)
+        first = self.scratch.stages[0]
+        arrays = [self.x, self.y, self.other, out]
+        arrays += [array[: len(self.x)] for array in (first.out, first.codes) if array is not None]
+        return [kernel for kernel, _ in launched], to_host(arrays)
+
+
+LAST = (4, 2, 1, 1, True, False)  # the last stage of a chain
+
+
+@pytest.mark.parametrize(
+    ("shape", "layer", "size"),
+    [
+        ((5, 1, 9, 8), (3, 3, 1, 0, False, True), None),
+        ((5, 3, 7, 11), (32, 3, 1, 1, True, True), 4),
+        ((6, 1, 28, 28), MNIST[0], 5),
+        ((4, 9, 6, 4), (31, 3, 1, 2, True, True), 1),
+        ((4, 2, 4, 5), (1, 3, 1, 0, True, True), None),
+    ],
+)
+def test_a_batch_is_gathered_with_the_first_stage(shape, layer, size):
+    """All have the same bits as alone: pixels, labels and what the stages write, also where no image is."""
+    one, other = (Gathered(shape, [layer, LAST], size) for _ in range(2))
+    alone, expected = one.run(lambda: gather.gather_batch_at(*one.arguments))
+    kernels, received = other.run(other.together)
+    assert alone[:2] == [gather.gather_batch_at_kernel, gpu_forward.conv2d_pool_narrow_kernel]
+    assert kernels == [gpu_forward.gather_conv2d_pool_kernel, *alone[2:]]
+    assert [array.tobytes() for array in received] == [array.tobytes() for array in expected]
+    assert received[2].tolist() == [1]
+    assert np.isnan(received[0][0]).all()
+    assert received[1][0] == -1
+
+
+def test_the_sanitizer_finds_nothing_in_a_gathered_stage():
+    gathered = Gathered((2, 3, 7, 6), [(5, 3, 1, 1, True, True), LAST])
+    gathered.data[2] = device.to_device(np.array([3, 1, 0, 8]))
+    gathered.arguments = *gathered.arguments[:2], gathered.data[2], *gathered.arguments[3:]
+    reports = []
+    with device.observe_launches(lambda launch: reports.append(launch.examine(sanitize))):
+        gathered.together()
+    assert len(reports) == 1
+    assert reports[0].ok, str(reports[0])
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [(3, 3, 1, 0, True, False), LAST],  # no pooling
+        [(3, 5, 1, 0, True, True), LAST],
+        [(3, 3, (1, 2), 0, True, True), LAST],
+        [(33, 3, 1, 0, True, True), LAST],
+        [(3, 3, 1, 0, True, True)],  # nowhere to keep the result
+    ],
+)
+def test_other_first_stages_run_after_the_gathering(layers):
+    one, other = (Gathered((4, 1, 12, 12), layers) for _ in range(2))
+    alone, expected = one.run(lambda: gather.gather_batch_at(*one.arguments))
+    kernels, received = other.run(other.together)
+    assert kernels == alone
+    assert [array.tobytes() for array in received] == [array.tobytes() for array in expected]
+
+
+def test_a_stage_is_kept_for_one_forward_pass_of_its_batch():
+    gathered = Gathered((4, 1, 9, 8), [(3, 3, 1, 0, True, True), LAST])
+    _, (*_, out, _, _) = gathered.run(gathered.together)
+    device.copy(gathered.chain[0].weight, -device.to_host(gathered.chain[0].weight))
+    again = gpu.conv_chain_forward(gathered.x, gathered.chain, scratch=gathered.scratch)
+    expected = device.to_host(gpu.conv_chain_forward(gathered.x, gathered.chain))
+    np.testing.assert_array_equal(device.to_host(again), expected)
+    assert (expected != out).any()
+    gathered.together()
+    x = device.to_device(np.ones(gathered.x.shape, np.float32))
+    of_ones = gpu.conv_chain_forward(x, gathered.chain, scratch=gathered.scratch)
+    assert np.isfinite(device.to_host(of_ones)).all()
+
+
+def test_wrong_arguments_of_a_gathered_stage_raise_before_any_launch():
+    gathered = Gathered((4, 1, 9, 8), [(3, 3, 1, 0, True, True), LAST])
+    wrong = gathered.chain[0]._replace(bias=device.zeros(2))
+    smaller = gpu.conv_chain_scratch((3, 1, 9, 8), gathered.chain)
+    for chain, scratch, match in (
+        ([wrong, gathered.chain[1]], gathered.scratch, "bias of convolution 0"),
+        (gathered.chain, smaller, "scratch must come from conv_chain_scratch"),
+    ):
+        with pytest.raises(ValueError, match=match), device.observe_launches(pytest.fail):
+            gpu.conv_chain_gather_at(chain, scratch, *gathered.arguments)
+
+
+# --- Under the sanitizer ------------------------------------------------------------------------------------
+
+
 def assert_nothing_found(shape, layers):
     """Run a chain under the sanitizer; return the kernels that it launched."""
     rng, examined = np.random.default_rng(0), {}
@@ -219,6 +346,7 @@ def test_the_sanitizer_finds_nothing_in_any_kernel_of_a_chain(monkeypatch):
     unpooled = [(33, 3, 1, 0, True, False), (3, 1, 1, 0, False, False)]
     launched |= assert_nothing_found((1, 4, 3, 4), unpooled)
     launched |= assert_nothing_found((1, 4, 4, 4), [(33, 3, 2, 1, True, True)])
+    launched.add(gpu_forward.gather_conv2d_pool_kernel)  # see test_a_batch_is_gathered_with_the_first_stage
     modules = (gpu_forward, gpu_backward, gpu_sparse, gpu_sparse_weight)
     kernels = {kernel for module in modules for kernel in kernels_in(module).values()}
     assert kernels | set(WITH_ONES.values()) <= launched

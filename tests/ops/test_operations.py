@@ -290,7 +290,7 @@ SETTINGS = {
         "weight_decay",
         "nesterov",
     ),
-    *("beta1", "beta2", "transpose_a", "transpose_b", "batch_size", "causal", "precision"),
+    *("beta1", "beta2", "transpose_a", "transpose_b", "batch_size", "launch", "causal", "precision"),
     *("growth", "backoff", "interval", "label_smoothing"),
 }
 # Functions of the backends that write no array, or take no other.

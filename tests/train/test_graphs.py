@@ -5,6 +5,7 @@ import contextvars
 import dataclasses
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from cnn_numba import device
 from cnn_numba.data import Dataset
 from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential
+from cnn_numba.ops.backends import backend
 from cnn_numba.train import graphs, step
 from cnn_numba.train.alone import ALONE, Alone, Part
 from cnn_numba.train.augment import augmentation
@@ -286,6 +288,50 @@ def test_each_step_takes_its_rate_and_moves_the_cursors(data, augment, workers, 
             assert device.to_host(steps.batches.cursor).tolist() == [number + 1]
             assert device.to_host(steps.batches.step).tolist() == [number]
             assert launched.count("advance_kernel") == advances
+
+
+def taken_by(model, data, augment="none"):
+    """Return the names of the kernels that gather a batch."""
+    common = model, CrossEntropyLoss(BATCH, 4, "gpu"), SGD(model), data, lambda line: None, False
+    steps, launched = step.steps_of(*common, augmentation(augment, (1, 10, 10), 0)), []
+    steps.begin(np.arange(IMAGES), [0.1])
+    with device.observe_launches(lambda launch: (launched.append(launch.kernel.__name__), launch.run())):
+        steps.batches.take(BATCH)
+    return launched
+
+
+def gathering_alone():
+    """Return a backend with an own module for gathering."""
+    gpu = backend("gpu")
+    return gpu._replace(ops=gpu.ops.replace(gather=SimpleNamespace(**vars(gpu.ops.gather))))
+
+
+def test_a_batch_is_gathered_with_the_first_convolution(data):
+    assert taken_by(toy_cnn(), data) == ["gather_conv2d_pool_kernel"]
+    assert taken_by(toy_cnn(), data, "crop") == ["advance_kernel", "gather_augmented_at_kernel"]
+
+
+def test_a_batch_is_gathered_alone_where_something_was_replaced(data):
+    watched, replaced = toy_cnn(), toy_cnn()
+    watched.layers[1].forward = watched.layers[1].forward
+    replaced.forward = replaced.forward
+    for model in (watched, replaced, toy_cnn(gathering_alone())):
+        assert taken_by(model, data) == ["gather_batch_at_kernel"]
+
+
+def test_a_step_has_the_same_bits_where_the_batch_is_gathered_alone(data):
+    models = [toy_cnn(), toy_cnn(gathering_alone())]
+    for model in models:
+        common = model, CrossEntropyLoss(BATCH, 4, "gpu"), SGD(model), data, lambda line: None, False
+        steps = step.steps_of(*common)
+        steps.begin(np.arange(3), [0.1, 0.1])
+        steps.take(BATCH)
+        steps.take(1)
+    one, other = (device.to_host(model.parameters) for model in models)
+    np.testing.assert_array_equal(one, other)
+    assert evaluate(models[0], data.test_images, data.test_labels) == evaluate(
+        models[1], data.test_images, data.test_labels
+    )
 
 
 @pytest.mark.slow

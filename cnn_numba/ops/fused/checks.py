@@ -85,7 +85,7 @@ def scratch_for(memory, make, kind, scratch, x, convolutions, *further):
 
 def conv_chain_forward(memory, x, convolutions, out, chain):
     """Check the arguments of `conv_chain_forward` except `x`; return `out`, new if None."""
-    read = {"x": x, **_parameters(memory, convolutions)}
+    read = {"x": x, **parameters(memory, convolutions)}
     out = _given_or_new(memory, "out", out, (len(x), *chain.shapes[-1][1:]))
     memory.apart({"out": out}, read, ())
     return out
@@ -94,7 +94,7 @@ def conv_chain_forward(memory, x, convolutions, out, chain):
 def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input, chain):
     """Check the arguments of `conv_chain_backward` except `x`; return the gradients, new where None."""
     memory.check("grad_output", grad_output, (len(x), *chain.shapes[-1][1:]), np.float32)
-    parameters = _parameters(memory, convolutions)
+    read = parameters(memory, convolutions)
     grads = [(None, None)] * len(convolutions) if grads is None else grads
     if len(grads) != len(convolutions):
         raise ValueError(
@@ -108,13 +108,13 @@ def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input,
             written[name] = _given_or_new(memory, name, array, shape)
     if grad_input is not False:
         written["grad_input"] = _given_or_new(memory, "grad_input", grad_input, x.shape)
-    memory.apart(written, {"grad_output": grad_output, "x": x, **parameters}, ())
+    memory.apart(written, {"grad_output": grad_output, "x": x, **read}, ())
     arrays = list(written.values())
     grads = [tuple(arrays[i : i + 2]) for i in range(0, 2 * len(convolutions), 2)]
     return grads, written.get("grad_input")
 
 
-def _parameters(memory, convolutions):
+def parameters(memory, convolutions):
     """Check the parameters, and return them by name."""
     named = {}
     for index, (weight, bias, *_) in enumerate(convolutions):

@@ -1,9 +1,9 @@
 """Chains of convolutions on the GPU, and the functions of `gpu_head`; see `reference`.
 
-A stage with a pooling is one kernel forward (`gpu_forward`) and two backward (`gpu_backward`), which unpool
-while they load: one for the gradient of weight and bias in parts, one for that of the images. At the end
-kernels add up the parts, those of two stages per launch. A stage without a pooling runs the kernels of its
-operations, but one kernel computes both gradients of weight and bias.
+A stage with a pooling is one kernel forward (`gpu_forward`), which can gather the batch as well, and two
+backward (`gpu_backward`), which unpool while they load: one for the gradient of weight and bias in parts, one
+for that of the images. At the end kernels add up the parts, those of two stages per launch. A stage without a
+pooling runs the kernels of its operations, but one kernel computes both gradients of weight and bias.
 """
 
 import functools
@@ -20,25 +20,29 @@ from cnn_numba.ops.fused.gpu_backward import (
     conv2d_sum_weight_and_bias,
     weight_parts,
 )
-from cnn_numba.ops.fused.gpu_forward import conv2d_pool
+from cnn_numba.ops.fused.gpu_forward import can_gather, conv2d_pool
 from cnn_numba.ops.fused.gpu_head import head_fits, linear_cross_entropy_rows, linear_cross_entropy_sums
+from cnn_numba.ops.gather import gpu as gather
 from cnn_numba.ops.loss import gpu as loss
 from cnn_numba.ops.pool import gpu as pool
 from cnn_numba.ops.shapes import DEVICE
 
 __all__ = [
+    "GATHER_PARTS",
     "HEAD_PARTS",
     "PARTS",
     "conv_chain_backward",
     "conv_chain_forward",
+    "conv_chain_gather_at",
     "conv_chain_scratch",
     "head_fits",
     "linear_cross_entropy_rows",
     "linear_cross_entropy_sums",
 ]
 
-#: The operations that a chain stands for, and those of a head.
+#: The operations that a chain stands for, the one that it can do along with them, and those of a head.
 PARTS = {"conv": conv, "pool": pool, "activation": activation}
+GATHER_PARTS = {"gather": gather}
 HEAD_PARTS = {"dense": dense, "loss": loss, "activation": activation}
 
 
@@ -57,6 +61,7 @@ class ConvChainScratch(NamedTuple):
     chain: checks.Chain
     stages: list
     last: list  # the result of the last forward pass
+    begun: list  # the batch whose first stage `conv_chain_gather_at` has computed; else None
 
     def parameters(self, convolutions):
         """Return the current weight and bias of each convolution: those of a pass are not kept."""
@@ -71,7 +76,7 @@ def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
     chain = checks.chain_of(DEVICE, input_shape, convolutions)
     links = [*zip(convolutions, chain.shapes[1:], strict=True)]
     stages = [_stage(*link, number == len(links)) for number, link in enumerate(links, 1)]
-    return ConvChainScratch(chain, stages, [None])
+    return ConvChainScratch(chain, stages, [None], [None])
 
 
 def _stage(convolution, shape, is_last):
@@ -99,14 +104,33 @@ def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
 
 
 def _forward(x, convolutions, out, scratch):
+    is_done, scratch.begun[0] = scratch.begun[0] is x, None
     for each, window, stage in zip(convolutions, scratch.chain.windows, scratch.stages, strict=True):
         result = out if stage.out is None else stage.out[: len(x)]
-        if not each.pool:
+        if is_done:
+            is_done = False
+        elif not each.pool:
             conv.conv2d_forward(x, *each[:4], out=result, relu=each.relu)
         elif len(x):
             conv2d_pool(x, each.weight, each.bias, each.relu, window, result, stage.codes[: len(x)])
         x = result
     scratch.last[0] = out
+
+
+def conv_chain_gather_at(convolutions, scratch, *arguments):
+    """Gather a batch like ``gather_batch_at(*arguments)``, if possible in one launch with the first stage.
+
+    The next `conv_chain_forward` of this x starts at the second stage. Don't change parameters in between.
+    """
+    x, first, stage, window = arguments[6], convolutions[0], scratch.stages[0], scratch.chain.windows[0]
+    if not first.pool or stage.out is None or not can_gather(x, first.weight, window):
+        return gather.gather_batch_at(*arguments)
+    _scratch_for(scratch, x, convolutions)
+    checks.parameters(DEVICE, convolutions)
+    given = x, first.weight, first.bias, first.relu, window, stage.out[: len(x)], stage.codes[: len(x)]
+    result = gather.gather_batch_at(*arguments, launch=lambda *gathering: conv2d_pool(*given, gathering))
+    scratch.begun[0] = x
+    return result
 
 
 def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=None, *, scratch=None):

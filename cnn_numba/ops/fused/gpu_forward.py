@@ -9,16 +9,20 @@ A 3x3 kernel gathers each pixel nine times that way, and computes an address for
 too few for large tiles, a thread has a window's 4x4 pixels in registers instead, and multiplies them with the
 weights of four output channels: 144 products for 13 loads. Products are added in the same order, so that the
 results are the same bits.
+
+The first stage of a training step can gather its batch in the same launch. It doesn't wait for the batch: it
+reads the bytes of the data set itself, and also writes the normalised images, which the backward pass needs.
 """
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32
 from cnn_numba.ops.conv.gathers import Gather, forward_gather
 from cnn_numba.ops.conv.gpu_implicit import LARGE, PLAIN, best_tile, gathered_product, grid_of, table_size
+from cnn_numba.ops.gather.gpu import AT, gather_share, index_at, normalised
 from cnn_numba.ops.pool.gpu import larger
 from cnn_numba.ops.shared.products import Tile
 from cnn_numba.ops.shared.results import OUTSIDE, thread_results
-from cnn_numba.ops.shared.warps import load4, unsigned_divmod
+from cnn_numba.ops.shared.warps import WARP, load4, unsigned_divmod, warp_and_lane
 
 #: Positions of a pooling window, and the code of one that gets no gradient.
 WINDOW, DEAD = 4, 4
@@ -136,14 +140,20 @@ def _add_tap(sums, pixels, first, a, b, c, d):
 
 
 @cuda.jit(device=True)
+def _multiply_window(patches, patch_at, weights, weight_at, pixels, sums):
+    """Add the products of a window and four output channels, in one channel."""
+    _load_pixels(patches, patch_at, pixels)
+    for tap in range(TAPS):
+        first, second, third, fourth = load4(weights, weight_at + tap * _TAP_PITCH)
+        _add_tap(sums, pixels, PATCH * (tap // 3) + tap % 3, first, second, third, fourth)
+
+
+@cuda.jit(device=True)
 def _multiply_windows(patches, patch_at, weights, weight_at, pixels, sums):
     """Add the products of a window and four output channels, over the channels between two barriers."""
     end = weight_at + DEPTH * _TAP_PITCH
     while weight_at < end:
-        _load_pixels(patches, patch_at, pixels)
-        for tap in range(TAPS):
-            first, second, third, fourth = load4(weights, weight_at + tap * _TAP_PITCH)
-            _add_tap(sums, pixels, PATCH * (tap // 3) + tap % 3, first, second, third, fourth)
+        _multiply_window(patches, patch_at, weights, weight_at, pixels, sums)
         patch_at = uint32(patch_at + WINDOWS * _WINDOW_PITCH)
         weight_at = uint32(weight_at + TAPS * _TAP_PITCH)
 
@@ -220,21 +230,79 @@ def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, gather: Gather
     _store_windows(sums, uint32(first_window + window), first_out, bias, relu, out, codes, gather)
 
 
+# --- The first stage of a chain, while its batch is gathered ------------------------------------------------
+
+FIRST_OUTS = 32  # output channels at most; each warp of a block has THREAD_OUTS of them
+FIRST_WARPS = FIRST_OUTS // THREAD_OUTS
+_FIRST_PATCHES, _FIRST_WEIGHTS = WARP * _WINDOW_PITCH, TAPS * _TAP_PITCH
+
+
+@cuda.jit
+@device.signature(f"void({AT}, float32[::1], float32[::1], bool, float32[::1], uint8[::1], Gather)")
+def gather_conv2d_pool_kernel(
+    images, labels, order, cursor, batch_size, other, advances, scale, shift, plane, x, y, weight, bias, relu,
+    out, codes, gather: Gather,
+):  # fmt: skip
+    """Compute a window per lane of a block, from the data set, and gather a share of the batch per thread."""
+    patches = cuda.shared.array(_FIRST_PATCHES, float32, alignment=16)
+    weights = cuda.shared.array(_FIRST_WEIGHTS, float32, alignment=16)
+    sums, pixels = cuda.local.array(WINDOW_SUMS, float32), cuda.local.array(PIXELS, float32)
+    warp, lane = warp_and_lane()
+    window, first_out = uint32(cuda.blockIdx.x * WARP + lane), uint32(warp * THREAD_OUTS)
+    height, width, channels = uint32(gather.source_h), uint32(gather.source_w), int32(gather.channels)
+    n, top, left = window_by_window(gather, uint32(window * WINDOW))
+    # A window's pixels are loaded by its threads, two each.
+    h = uint32(top + gather.start_h + warp // 2)
+    w = uint32(left + gather.start_w + warp % 2 * 2)
+    is_inside, index = (n < uint32(gather.images)) & (h < height), index_at(order, cursor, batch_size, n)
+    for i in range(WINDOW_SUMS):
+        sums[i] = 0
+    for c in range(channels):
+        for j in range(2):
+            pixel = float32(0)
+            if is_inside & (uint32(w + j) < width):
+                at = uint32((c * height + h) * width + w + j)
+                pixel = normalised(images, index, at, c, scale, shift)
+            patches[lane * _WINDOW_PITCH + 2 * warp + j] = pixel
+        tap = warp
+        while tap < TAPS:
+            weights[tap * _TAP_PITCH + lane] = float32(0)
+            if lane < uint32(gather.rows):
+                weights[tap * _TAP_PITCH + lane] = weight[uint32(lane * gather.weight_m + c * TAPS + tap)]
+            tap = uint32(tap + FIRST_WARPS)
+        cuda.syncthreads()
+        _multiply_window(patches, uint32(lane * _WINDOW_PITCH), weights, first_out, pixels, sums)
+        cuda.syncthreads()
+    _store_windows(sums, window, first_out, bias, relu, out, codes, gather)
+    position = order, cursor, batch_size, other, advances
+    gather_share((images, labels, scale, shift, plane), position, x, y)
+
+
 #: How many channels make it worth its barriers. What has enough results for `LARGE` takes that.
 _FEWEST_CHANNELS = 2 * CHANNELS
 
 
-def conv2d_pool(x, weight, bias, relu, window, out, codes):
-    """Convolve, rectify and pool into `out` and `codes`; all are checked."""
+def can_gather(x, weight, window):
+    """Return whether `conv2d_pool` can gather x as well."""
+    return window[:4] == (3, 3, 1, 1) and len(weight) <= FIRST_OUTS and len(x) > 0
+
+
+def conv2d_pool(x, weight, bias, relu, window, out, codes, gathering=()):
+    """Convolve, rectify and pool into `out` and `codes`; all are checked.
+
+    With the arguments of `gather_batch_at_kernel` gather x and its labels in the same launch.
+    """
     pooled_h, pooled_w = out.shape[2:]
     gather = forward_gather(x, weight, window)._replace(
         count_h=2 * pooled_h, count_w=2 * pooled_w, target_plane=pooled_h * pooled_w
     )
-    tile = best_tile(gather, (LARGE, SMALL), (NARROW, NARROW))
-    if window[:4] == (3, 3, 1, 1) and tile == SMALL and gather.channels >= _FEWEST_CHANNELS:
+    tile, windows = best_tile(gather, (LARGE, SMALL), (NARROW, NARROW)), len(x) * gather.target_plane
+    if gathering:
+        kernel, threads, grid = gather_conv2d_pool_kernel, WARP * FIRST_WARPS, device.blocks(windows, WARP)
+    elif window[:4] == (3, 3, 1, 1) and tile == SMALL and gather.channels >= _FEWEST_CHANNELS:
         kernel, threads = conv2d_pool_windows_kernel, THREADS
-        grid = device.blocks(len(x) * pooled_h * pooled_w, WINDOWS), device.blocks(gather.rows, OUTS)
+        grid = device.blocks(windows, WINDOWS), device.blocks(gather.rows, OUTS)
     else:
         kernel, threads, grid = _KERNELS[tile], tile.threads, grid_of(tile, gather)
     flat = [array.reshape(-1) for array in (x, weight, out, codes)]
-    device.launch(kernel, grid, threads, *flat[:2], bias, relu, *flat[2:], gather)
+    device.launch(kernel, grid, threads, *(gathering or flat[:1]), flat[1], bias, relu, *flat[2:], gather)

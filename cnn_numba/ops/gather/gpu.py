@@ -68,11 +68,10 @@ def advance_other(cursor, is_wanted):
 
 
 @cuda.jit(device=True)
-def _normalised(images, index, pixel, scale, shift, plane):
+def normalised(images, index, pixel, channel, scale, shift):
     """Return a pixel of image `index`, NaN if there is no such image."""
     if index < 0 or index >= images.shape[0]:
         return float32(math.nan)
-    channel = pixel // plane
     return images[index, pixel] * scale[channel] + shift[channel]
 
 
@@ -82,7 +81,7 @@ def gather_batch_kernel(images, indices, scale, shift, plane, out):
     """One thread normalises one pixel of `out` (n, C * H * W); a grid of one dimension covers them all."""
     sample, pixel = unsigned_divmod(uint32(cuda.grid(1)), out.shape[1])
     if sample < out.shape[0]:
-        out[sample, pixel] = _normalised(images, indices[sample], pixel, scale, shift, plane)
+        out[sample, pixel] = normalised(images, indices[sample], pixel, pixel // plane, scale, shift)
 
 
 def gather_batch(images, indices, mean, std, out=None):
@@ -122,27 +121,42 @@ def gather_labels(labels, indices, out=None):
     return out
 
 
-@cuda.jit
-@device.signature(
-    "void(uint8[:, ::1], int32[::1], int64[::1], int32[::1], int64, int32[::1], bool, float32[::1], "
-    "float32[::1], uint32, float32[:, ::1], int32[::1])"
+#: The types of the arguments that `gather_batch_at` passes to a kernel.
+AT = (
+    "uint8[:, ::1], int32[::1], int64[::1], int32[::1], int64, int32[::1], bool, float32[::1], "
+    "float32[::1], uint32, float32[:, ::1], int32[::1]"
 )
+
+
+@cuda.jit(device=True)
+def gather_share(data, position, x, y):
+    """Normalise a thread's pixels of `x` (n, C * H * W), and pick the label with the first of an image."""
+    images, labels, scale, shift, plane = data
+    order, cursor, batch_size, other, advances = position
+    advance_other(other, advances)
+    i = uint32(cuda.grid(1))
+    while i < uint32(x.size):
+        sample, pixel = unsigned_divmod(i, x.shape[1])
+        index = index_at(order, cursor, batch_size, sample)
+        x[sample, pixel] = normalised(images, index, pixel, pixel // plane, scale, shift)
+        if pixel == 0:
+            y[sample] = _label(labels, index)
+        i = uint32(i + cuda.gridsize(1))
+
+
+@cuda.jit
+@device.signature(f"void({AT})")
 def gather_batch_at_kernel(
     images, labels, order, cursor, batch_size, other, advances, scale, shift, plane, x, y
 ):
-    """One thread normalises one pixel of `x` (n, C * H * W); the first of an image also picks the label."""
-    advance_other(other, advances)
-    i = uint32(cuda.grid(1))
-    sample = uint32(i // uint32(x.shape[1]))
-    if sample < x.shape[0]:
-        pixel = uint32(i - sample * uint32(x.shape[1]))
-        index = index_at(order, cursor, batch_size, sample)
-        x[sample, pixel] = _normalised(images, index, pixel, scale, shift, plane)
-        if pixel == 0:
-            y[sample] = _label(labels, index)
+    """Gather one pixel per thread; a grid of one dimension covers them all."""
+    position = order, cursor, batch_size, other, advances
+    gather_share((images, labels, scale, shift, plane), position, x, y)
 
 
-def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=None, advances=None):
+def gather_batch_at(
+    images, labels, order, cursor, mean, std, x, y, batch_size=None, advances=None, launch=None
+):
     """Gather the batch at the cursor: normalised images and their labels, in one launch.
 
     ``x[i], y[i]`` come from number ``order[cursor[0] * batch_size + i]``. The host reads nothing, so a CUDA
@@ -168,6 +182,8 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     advances : device array, shape (1,), int32, optional
         Another cursor, which the launch advances like `advance`. A launch may move any cursor but the one
         that its threads read.
+    launch : callable, optional
+        Launches another kernel that gathers; gets the arguments of `gather_batch_at_kernel`.
 
     Raises
     ------
@@ -195,8 +211,8 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     other = cursor if advances is None else advances
     position = order, cursor, batch_size, other, advances is not None
     factors = scale, shift, np.uint32(math.prod(images.shape[2:]))
-    arguments = _rows(images), labels, *position, *factors, _rows(x), y
-    device.launch_for_each(gather_batch_at_kernel, x.size, THREADS, *arguments)
+    launch = launch or functools.partial(device.launch_for_each, gather_batch_at_kernel, x.size, THREADS)
+    launch(_rows(images), labels, *position, *factors, _rows(x), y)
     return x, y
 
 
