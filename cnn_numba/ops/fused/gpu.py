@@ -22,13 +22,17 @@ from cnn_numba.ops.fused.gpu_backward import (
 )
 from cnn_numba.ops.fused.gpu_forward import conv2d_pool
 from cnn_numba.ops.fused.gpu_head import head_fits, linear_cross_entropy_rows, linear_cross_entropy_sums
+from cnn_numba.ops.fused.gpu_update import adam_update_with_sums
 from cnn_numba.ops.loss import gpu as loss
 from cnn_numba.ops.pool import gpu as pool
 from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.update import gpu as update
 
 __all__ = [
     "HEAD_PARTS",
     "PARTS",
+    "UPDATE_PARTS",
+    "adam_update_with_sums",
     "conv_chain_backward",
     "conv_chain_forward",
     "conv_chain_scratch",
@@ -37,9 +41,10 @@ __all__ = [
     "linear_cross_entropy_sums",
 ]
 
-#: The operations that a chain stands for, and those of a head.
+#: The operations that a chain stands for, those of a head, and that of an update with sums.
 PARTS = {"conv": conv, "pool": pool, "activation": activation}
 HEAD_PARTS = {"dense": dense, "loss": loss, "activation": activation}
+UPDATE_PARTS = {"update": update}
 
 
 class Stage(NamedTuple):
@@ -57,6 +62,7 @@ class ConvChainScratch(NamedTuple):
     chain: checks.Chain
     stages: list
     last: list  # the result of the last forward pass
+    pending: list | None = None  # gets the last sums of a backward pass if the update is to add them up
 
     def parameters(self, convolutions):
         """Return the current weight and bias of each convolution: those of a pass are not kept."""
@@ -132,6 +138,9 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
         gradient, parts = _backward(gradient, each, window, stage, scratch.last[0], image, grad_image)
         sums.append((parts, *pair))
     device.join()
+    if scratch.pending is not None:
+        last = (len(sums) - 1) // 2 * 2
+        scratch.pending[:], sums = sums[last:], sums[:last]
     conv2d_sum_weight_and_bias(sums)
     return grads, grad_input
 
