@@ -2,8 +2,9 @@
 
 A stage with a pooling is one kernel forward (`gpu_forward`) and two backward (`gpu_backward`), which unpool
 while they load: one for the gradient of weight and bias in parts, one for that of the images. At the end
-kernels add up the parts, those of two stages per launch. A stage without a pooling runs the kernels of its
-operations, but one kernel computes both gradients of weight and bias.
+kernels add up the parts, those of two stages per launch; the last launch may be left to `gpu_update`. A stage
+without a pooling runs the kernels of its operations, but one kernel computes both gradients of weight and
+bias.
 """
 
 import functools

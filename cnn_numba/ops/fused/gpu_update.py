@@ -39,9 +39,9 @@ def _parameter_with_gradient(gradients, parts, other_parts, sums):
     i, total, is_mine = sum_of_parts(parts, block)
     if not is_mine:
         return uint32(gradients.size)
-    row, weights = i // columns, uint32(columns - 1)
+    row, weights = uint32(i // columns), uint32(columns - 1)
+    is_bias = uint32(i - row * columns) == weights
     # In an arena the biases come after all weights.
-    is_bias = i % columns == weights
     i = uint32(begin + (uint32(parts.shape[1]) // columns * weights + row if is_bias else i - row))
     gradients[i] = total
     return i
