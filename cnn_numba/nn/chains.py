@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,16 @@ class ConvChain:
             grad_output, self.x, self._convolutions(), grads, grad_input, scratch=self.scratch
         )
         return grad_input
+
+    @contextmanager
+    def leaving_sums(self) -> Iterator[list[Any]]:
+        """Let backward passes on the GPU leave their last sums to the update; yield the list of these."""
+        whole, sums = self.scratch, []  # type: Any, list[Any]
+        self.scratch = whole._replace(pending=sums)
+        try:
+            yield sums
+        finally:
+            self.scratch = whole
 
     def unfold(self) -> None:
         """Run the layers one by one, unless that is done, so that each has its output."""

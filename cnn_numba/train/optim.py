@@ -41,14 +41,15 @@ class Optimizer:
         raise TypeError(f"{type(self).__name__} updates nothing: use SGD or Adam")
 
     def scheduled_step(
-        self, rates: DeviceArray, cursor: DeviceArray, advances: DeviceArray | None = None
+        self, rates: DeviceArray, cursor: DeviceArray, advances: DeviceArray | None = None, *sums: Any
     ) -> None:
         """Update the parameters on the GPU by row ``cursor[0]`` of `rates`, without data from the host.
 
-        It also moves the cursor `advances`, if given.
+        It also moves the cursor `advances`, if given, and adds up the `sums` of `ConvChain.leaving_sums`.
         """
-        update = getattr(self.ops, f"{self.kind}_update_scheduled")
-        update(*self._arrays(), rates, cursor, advances=advances, **self.settings)
+        ops, name = (self.backend.ops.fused, "update_with_sums") if sums else (self.ops, "update_scheduled")
+        update = getattr(ops, f"{self.kind}_{name}")
+        update(*self._arrays(), rates, cursor, *sums, advances=advances, **self.settings)
 
     def load_state(self, state: Mapping[str, Array]) -> None:
         """Copy saved arrays into `state`; ValueError if names, shapes or kinds of number differ."""

@@ -51,9 +51,11 @@ class Scaler:
         self._pinned[: len(lrs)] = optimizer.rates(lrs)
         device.copy(self.rates, self._pinned)
 
-    def scheduled_step(self, optimizer: Optimizer, cursor: DeviceArray, advances: DeviceArray) -> None:
+    def scheduled_step(
+        self, optimizer: Optimizer, cursor: DeviceArray, advances: DeviceArray, *sums: Any
+    ) -> None:
         """Do what `step` does, with the learning rate at the cursor; move the cursor `advances`."""
-        optimizer.scheduled_step(self.rates, cursor, advances)
+        optimizer.scheduled_step(self.rates, cursor, advances, *sums)
 
     def settle(self, optimizer: Optimizer) -> None:
         """Subtract the skipped steps from the optimiser's count."""

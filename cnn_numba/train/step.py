@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from cnn_numba import device
 from cnn_numba.arguments import instance
 from cnn_numba.data import Dataset
 from cnn_numba.device import Array, head
+from cnn_numba.nn.chains import ConvChain
 from cnn_numba.nn.heads import loss_head
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
@@ -26,7 +27,7 @@ from cnn_numba.train.alone import Part
 from cnn_numba.train.augment import Augmentation
 from cnn_numba.train.batches import batches_of
 from cnn_numba.train.graphs import Replay
-from cnn_numba.train.optim import Optimizer
+from cnn_numba.train.optim import Adam, Optimizer
 from cnn_numba.train.scaler import Scaler
 
 
@@ -288,17 +289,31 @@ class DeviceSteps(_Steps):
 
     def _step(self, count):
         """Launch the kernels of one step, as a graph records them; yield the name of each phase."""
-        mine, scaler = self.part.workers.count(count), self.part.scaler_of(count)
+        mine, scaler, sums = self.part.workers.count(count), self.part.scaler_of(count), ()
 
         def update():
-            scaler.scheduled_step(self.optimizer, self.batches.step, self.batches.cursor)
+            scaler.scheduled_step(self.optimizer, self.batches.step, self.batches.cursor, *sums)
 
         if mine:
             x, labels = self.batches.take(mine)
             yield "gather"
-            yield from phases_of(self.model, self.loss, x, labels, scaler, update, self._totals)
+            with self._left_sums(scaler) as sums:
+                yield from phases_of(self.model, self.loss, x, labels, scaler, update, self._totals)
         else:
             self.batches.take_none()
             yield from self.part.phases_of_nothing()
             update()
             yield "update"
+
+    def _left_sums(self, scaler):
+        """Return a context whose value gets the sums that the backward pass leaves to the update.
+
+        It gets none if the update cannot compute them, or a scaler or other workers need the gradients first.
+        """
+        first, kinds = self.model.steps[0], (type(self.part), type(scaler), type(self.optimizer))
+        can = (
+            self.model.backend.ops.fuses("UPDATE_PARTS") and self.optimizer.gradients is self.model.gradients
+        )
+        if can and isinstance(first, ConvChain) and kinds == (Part, Scaler, Adam):
+            return first.leaving_sums()
+        return nullcontext(())

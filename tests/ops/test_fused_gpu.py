@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import kernels_in, poisoned, random_float32
 from hypothesis import given, settings, strategies as st
-from launches import to_host
+from launches import sanitized, to_host
 from test_fused import CHAINS, MNIST, assert_alike, chain_of
 
 from cnn_numba import device
@@ -12,6 +12,7 @@ from cnn_numba.ops.conv.gpu_weight import WITH_ONES
 from cnn_numba.ops.fused import gpu, gpu_backward, gpu_forward, gpu_sparse, gpu_sparse_weight, reference
 from cnn_numba.ops.fused.checks import Convolution
 from cnn_numba.ops.gather import gpu as gather
+from cnn_numba.ops.update.gpu import SKIPPED, adam_rates, adam_update_scheduled
 from gpuless import sanitize
 
 # Beyond those of the CPU: bands of an image, the last one smaller; more windows in a row than a block takes;
@@ -350,3 +351,91 @@ def test_the_sanitizer_finds_nothing_in_any_kernel_of_a_chain(monkeypatch):
     modules = (gpu_forward, gpu_backward, gpu_sparse, gpu_sparse_weight)
     kernels = {kernel for module in modules for kernel in kernels_in(module).values()}
     assert kernels | set(WITH_ONES.values()) <= launched
+
+
+# --- Adam that adds up the parts ---------------------------------------------------------------------------
+
+
+class Problem:
+    """Arenas that begin with the parameters of stages, given as (outputs, columns, parts), then the rest."""
+
+    def __init__(self, stages, rest, rng):
+        sizes = [rows * columns for rows, columns, _ in stages]
+        arrays = random_float32(rng, 4, sum(sizes) + rest)
+        self.parts = [
+            random_float32(rng, count, size) for (*_, count), size in zip(stages, sizes, strict=True)
+        ]
+        self.arenas = [device.to_device(array) for array in (*arrays[:3], np.abs(arrays[3]))]
+        self.sums, begin = [], 0
+        for (rows, columns, _), parts in zip(stages, self.parts, strict=True):
+            end = begin + rows * columns
+            gradient, weights = self.arenas[1][begin:end], rows * (columns - 1)
+            self.sums.insert(0, (device.to_device(parts), gradient[:weights], gradient[weights:]))
+            begin = end
+
+    def step(self, row, is_fused):
+        """Return the arenas and both cursors after a step."""
+        rates = device.to_device(adam_rates([0.1, 0.01, 0.3], 7))
+        cursor, other = (device.to_device(np.array([each], np.int32)) for each in (row, 41))
+        arrays, how = (*self.arenas, rates, cursor), {"advances": other, "weight_decay": 0.1}
+        if is_fused:
+            assert gpu.adam_update_with_sums(*arrays, *self.sums, **how) is self.arenas[0]
+        else:
+            gpu_backward.conv2d_sum_weight_and_bias(self.sums)
+            adam_update_scheduled(*arrays, **how)
+        return [device.to_host(array) for array in (*self.arenas, cursor, other)]
+
+
+#: A column more or less than blocks take, one output, one weight; as many parts as threads load, or one more.
+ADDED_UP = [
+    ([(1, 2, 1)], 0),
+    ([(3, 11, 5)], 1),
+    ([(4, 8, 64), (4, 9, 65)], 256),
+    ([(3, 10, 3), (5, 28, 70)], 257),
+    ([(31, 33, 9), (1, 31, 2)], 255),
+]
+
+
+def both_ways(stages, rest, row=1):
+    """Return the arrays after a step in one launch and in two, each from the same start."""
+    problems = [Problem(stages, rest, np.random.default_rng(0)) for _ in range(2)]
+    return [problem.step(row, is_fused) for problem, is_fused in zip(problems, (True, False), strict=True)]
+
+
+def assert_same_bits(received, expected):
+    assert [array.tobytes() for array in received] == [array.tobytes() for array in expected]
+
+
+@pytest.mark.parametrize(("stages", "rest"), ADDED_UP)
+@pytest.mark.parametrize("row", [1, SKIPPED, 3])
+def test_adam_with_sums_has_the_bits_of_two_launches(stages, rest, row):
+    """Also if the step is skipped, or its rates are missing."""
+    received, expected = both_ways(stages, rest, row)
+    assert_same_bits(received, expected)
+    assert received[-1].tolist() == [42]
+    with sanitized() as reports:
+        assert_same_bits(*both_ways(stages, rest, row))
+    assert len(reports) == 3
+    assert reports[0].kinds <= ({"NaN produced"} if row == 3 else set()), str(reports[0])
+
+
+@pytest.mark.parametrize(("stages", "rest"), ADDED_UP)
+def test_adam_with_sums_updates_each_parameter_once(stages, rest):
+    """With a gradient of 1 and means of 0, the first mean of each is 1 - beta1 after one update."""
+    problem = Problem(stages, rest, np.random.default_rng(0))
+    parameters, gradients, *means = problem.arenas
+    ones = np.ones(gradients.shape, np.float32)
+    for mean in means:
+        device.copy(mean, 0 * ones)
+    device.copy(gradients, ones)
+    for parts, *_ in problem.sums:
+        device.copy(parts, np.pad(np.ones((1, parts.shape[1]), np.float32), [(0, len(parts) - 1), (0, 0)]))
+    rates, cursor = device.to_device(adam_rates([0.5])), device.zeros(1, np.int32)
+    gpu.adam_update_with_sums(parameters, gradients, *means, rates, cursor, *problem.sums, beta1=0.75)
+    np.testing.assert_array_equal(device.to_host(gradients), ones)
+    np.testing.assert_array_equal(device.to_host(means[0]), 0.25 * ones)
+
+
+@pytest.mark.gpu
+def test_adam_with_sums_has_the_bits_of_two_launches_at_the_sizes_of_mnist_cnn():
+    assert_same_bits(*both_ways([(32, 10, 64), (64, 289, 32)], 206_218))

@@ -12,9 +12,9 @@ import pytest
 from helpers import assert_close
 
 import gpuless
-from cnn_numba import device
+from cnn_numba import LossScaler, device
 from cnn_numba.data import Dataset
-from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
+from cnn_numba.nn.layers import AvgPool2d, Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.backends import backend
 from cnn_numba.train import graphs, step
@@ -334,6 +334,83 @@ def test_a_step_has_the_same_bits_where_the_batch_is_gathered_alone(data):
     )
 
 
+def a_step_of(model, data, optimizer=None, part=None, count=BATCH):
+    """Take two steps on the GPU; return the kernels of the second, and all arrays that they wrote."""
+    optimizer, launched = optimizer or Adam(model, weight_decay=0.1), []
+    common = model, CrossEntropyLoss(BATCH, 4, "gpu"), optimizer, data, pytest.fail, False, None, part
+    steps = step.steps_of(*common)
+    steps.begin(np.arange(IMAGES), [0.02, 0.01])
+    steps.take(count)
+    with device.observe_launches(
+        lambda launch: (launched.append(launch.kernel.py_func.__name__), launch.run())
+    ):
+        steps.take(count)
+    arrays = model.gradients, model.parameters, *optimizer.state.values(), steps.batches.cursor
+    return launched, [device.to_host(array).tobytes() for array in arrays]
+
+
+#: Models with one, two and three stages: of three, the sums of the last two are a launch of their own.
+STAGES = {
+    1: lambda: [Conv2d(1, 3, 3), ReLU(), Flatten(), Linear(192, 4)],
+    2: lambda: toy_cnn().layers,
+    3: lambda: [Conv2d(1, 3, 3), Conv2d(3, 2, 3), ReLU(), Conv2d(2, 5, 3), Flatten(), Linear(80, 4)],
+}
+
+
+@pytest.mark.parametrize("stages", STAGES)
+@pytest.mark.parametrize("count", [1, BATCH])
+def test_adam_adds_up_the_gradients_of_the_first_convolutions(data, monkeypatch, stages, count):
+    def model():
+        return Sequential(STAGES[stages](), (1, 10, 10), BATCH, "gpu", seed=3)
+
+    launched, arrays = a_step_of(model(), data, count=count)
+    monkeypatch.setattr(step.DeviceSteps, "_left_sums", lambda steps, scaler: contextlib.nullcontext(()))
+    apart, expected = a_step_of(model(), data, count=count)
+    assert arrays == expected
+    assert apart[-2:] == ["conv2d_sum_weight_and_bias_kernel", "adam_scheduled_kernel"]
+    assert launched == [*apart[:-2], "adam_with_sums_kernel"]
+    assert launched.count("conv2d_sum_weight_and_bias_kernel") == (stages == 3)
+
+
+class OwnAdam(Adam):
+    """An optimiser that may read gradients before it updates."""
+
+
+def own_update():
+    ops = backend("gpu").ops
+    return backend("gpu")._replace(ops=ops.replace(update=SimpleNamespace(**vars(ops.update))))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda: dict(model=(model := toy_cnn()), optimizer=SGD(model, momentum=0.9)),
+        lambda: dict(model=(model := toy_cnn()), optimizer=OwnAdam(model)),
+        lambda: dict(model=toy_cnn(), optimizer=Adam(toy_cnn())),
+        lambda: dict(model=(model := toy_cnn()), part=Part(LossScaler(model))),
+        lambda: dict(model=toy_cnn(), part=SecondPart()),
+        lambda: dict(model=toy_cnn(own_update())),
+        lambda: dict(model=Sequential([AvgPool2d(1), *toy_cnn().layers], (1, 10, 10), BATCH, "gpu")),
+    ],
+    ids=["sgd", "own Adam", "another model", "scaler", "workers", "own update", "not the first layers"],
+)
+def test_gradients_that_are_read_before_the_update_are_added_up_before(data, how):
+    launched, _ = a_step_of(data=data, **how())
+    assert "conv2d_sum_weight_and_bias_kernel" in launched
+    assert "adam_with_sums_kernel" not in launched
+
+
+def test_a_step_that_fails_leaves_no_sums_to_later_passes(data, monkeypatch):
+    model = toy_cnn()
+    with monkeypatch.context() as patch:
+        patch.setattr(Adam, "scheduled_step", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            a_step_of(model, data)
+    device.copy(model.gradients, np.full(model.gradients.shape, np.nan, np.float32))
+    model.backward(device.to_device(np.ones((BATCH, 4), np.float32)))
+    assert np.isfinite(device.to_host(model.gradients)).all()
+
+
 @pytest.mark.slow
 def test_replaying_a_recorded_step_is_training(data, fake_graphs):
     models, measured = [toy_cnn(), toy_cnn()], []
@@ -342,7 +419,7 @@ def test_replaying_a_recorded_step_is_training(data, fake_graphs):
         measured.append([(epoch["test_loss"], epoch["test_accuracy"]) for epoch in history])
     # One for whole batches, one for the tail and one for the test's, and nothing in them came from the host.
     kinds = [sorted({launch.kernel.py_func.__name__ for launch in launches}) for launches in fake_graphs]
-    trained = [kind for kind in kinds if "adam_scheduled_kernel" in kind]
+    trained = [kind for kind in kinds if "adam_with_sums_kernel" in kind]
     assert (len(trained), len(kinds) - len(trained)) == (2, 1)
     assert len({len(launches) for launches in fake_graphs}) == 2
     assert measured[0] == measured[1]

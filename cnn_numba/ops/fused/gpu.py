@@ -2,8 +2,9 @@
 
 A stage with a pooling is one kernel forward (`gpu_forward`), which can gather the batch as well, and two
 backward (`gpu_backward`), which unpool while they load: one for the gradient of weight and bias in parts, one
-for that of the images. At the end kernels add up the parts, those of two stages per launch. A stage without a
-pooling runs the kernels of its operations, but one kernel computes both gradients of weight and bias.
+for that of the images. At the end kernels add up the parts, those of two stages per launch; the last launch
+may be left to the update (`gpu_update`). A stage without a pooling runs the kernels of its operations, but
+one kernel computes both gradients of weight and bias.
 """
 
 import functools
@@ -22,15 +23,19 @@ from cnn_numba.ops.fused.gpu_backward import (
 )
 from cnn_numba.ops.fused.gpu_forward import can_gather, conv2d_pool
 from cnn_numba.ops.fused.gpu_head import head_fits, linear_cross_entropy_rows, linear_cross_entropy_sums
+from cnn_numba.ops.fused.gpu_update import adam_update_with_sums
 from cnn_numba.ops.gather import gpu as gather
 from cnn_numba.ops.loss import gpu as loss
 from cnn_numba.ops.pool import gpu as pool
 from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.update import gpu as update
 
 __all__ = [
     "GATHER_PARTS",
     "HEAD_PARTS",
     "PARTS",
+    "UPDATE_PARTS",
+    "adam_update_with_sums",
     "conv_chain_backward",
     "conv_chain_forward",
     "conv_chain_gather_at",
@@ -40,9 +45,9 @@ __all__ = [
     "linear_cross_entropy_sums",
 ]
 
-#: The operations that a chain stands for, the one that it can do along with them, and those of a head.
+#: The operations that a chain stands for, those that it can do along with them, and those of a head.
 PARTS = {"conv": conv, "pool": pool, "activation": activation}
-GATHER_PARTS = {"gather": gather}
+GATHER_PARTS, UPDATE_PARTS = {"gather": gather}, {"update": update}
 HEAD_PARTS = {"dense": dense, "loss": loss, "activation": activation}
 
 
@@ -62,6 +67,7 @@ class ConvChainScratch(NamedTuple):
     stages: list
     last: list  # the result of the last forward pass
     begun: list  # the batch whose first stage `conv_chain_gather_at` has computed; else None
+    pending: list | None = None  # gets the last sums of a backward pass if the update is to add them up
 
     def parameters(self, convolutions):
         """Return the current weight and bias of each convolution: those of a pass are not kept."""
@@ -156,6 +162,9 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
         gradient, parts = _backward(gradient, each, window, stage, scratch.last[0], image, grad_image)
         sums.append((parts, *pair))
     device.join()
+    if scratch.pending is not None:
+        last = (len(sums) - 1) // 2 * 2
+        scratch.pending[:], sums = sums[last:], sums[:last]
     conv2d_sum_weight_and_bias(sums)
     return grads, grad_input
 

@@ -179,12 +179,17 @@ def conv2d_sum_weight_and_bias_kernel(
             grad_weight[uint32(i - row)] = total
 
 
+def blocks_of_sums(pair):
+    """Return the block of a launch that adds up the parts of one or two stages, and how many each takes."""
+    _, block = sum_grid(max(parts.shape[1] for parts, _, _ in pair))
+    return block, [device.blocks(parts.shape[1], block[0]) for parts, _, _ in pair]
+
+
 def conv2d_sum_weight_and_bias(stages):
     """Add up the gradients of all stages, two in a launch; of each come its parts, and where the sums go."""
     for begin in range(0, len(stages), 2):
         pair = stages[begin : begin + 2]
-        _, block = sum_grid(max(parts.shape[1] for parts, _, _ in pair))
-        blocks = [device.blocks(parts.shape[1], block[0]) for parts, _, _ in pair]
+        block, blocks = blocks_of_sums(pair)
         arguments = [
             (parts, np.uint32(parts.shape[1] // len(grad_bias)), grad_weight.reshape(-1), grad_bias)
             for parts, grad_weight, grad_bias in (pair[0], pair[-1])

@@ -39,8 +39,8 @@ __all__ = [
 THREADS = 256
 #: With this cursor a scheduled update changes nothing.
 SKIPPED = -2
-_ARENA = "float32[::1]"
-_SCHEDULE = "float32[:, ::1], int32[::1], int32[::1], bool"
+ARENA = "float32[::1]"
+SCHEDULE = "float32[:, ::1], int32[::1], int32[::1], bool"
 
 
 def _launch(kernel, parameters, *arguments):
@@ -58,7 +58,7 @@ def _launch_scheduled(kernel, arenas, rates, cursor, advances, *numbers):
     return arenas[0]
 
 
-def _adam_settings(beta1, beta2, eps, weight_decay):
+def adam_settings(beta1, beta2, eps, weight_decay):
     """Return the constants of all steps, as the kernels take them."""
     return tuple(map(np.float32, (1.0 - beta1, beta2, 1.0 - beta2, eps, weight_decay)))
 
@@ -87,9 +87,8 @@ def _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, n
 
 
 @cuda.jit(device=True)
-def _adam(parameters, gradients, exp_avg, exp_avg_sq, step_size, scale, new1, beta2, new2, eps, weight_decay):
-    """Update the parameter of this thread and its two running means."""
-    i = uint32(cuda.grid(1))
+def adam_at(i, parameters, gradients, exp_avg, exp_avg_sq, rate, scale, new1, beta2, new2, eps, weight_decay):
+    """Update parameter i, if there is one, and its two running means."""
     if i < parameters.size:
         p = parameters[i]
         g = gradients[i] + weight_decay * p
@@ -97,11 +96,11 @@ def _adam(parameters, gradients, exp_avg, exp_avg_sq, step_size, scale, new1, be
         v = beta2 * exp_avg_sq[i] + new2 * g * g  # in this order: g * g may be too large
         exp_avg[i] = m
         exp_avg_sq[i] = v
-        parameters[i] = p - step_size * m / (math.sqrt(v) * scale + eps)
+        parameters[i] = p - rate * m / (math.sqrt(v) * scale + eps)
 
 
 @cuda.jit(device=True)
-def _rate(rates, cursor, column):
+def rate_at(rates, cursor, column):
     """Return a number of the row at the cursor, NaN if there is no such row."""
     row = cursor[0]
     if row < 0 or row >= rates.shape[0]:
@@ -110,14 +109,14 @@ def _rate(rates, cursor, column):
 
 
 @cuda.jit
-@device.signature(f"void({_ARENA}, {_ARENA}, float32, float32)")
+@device.signature(f"void({ARENA}, {ARENA}, float32, float32)")
 def sgd_kernel(parameters, gradients, lr, weight_decay):
     """One thread updates one parameter; a grid of one dimension covers them all."""
     _sgd(parameters, gradients, lr, weight_decay)
 
 
 @cuda.jit
-@device.signature(f"void({_ARENA}, {_ARENA}, {_ARENA}, float32, float32, float32, bool)")
+@device.signature(f"void({ARENA}, {ARENA}, {ARENA}, float32, float32, float32, bool)")
 def sgd_momentum_kernel(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov):
     """One thread updates one parameter and its velocity; a grid of one dimension covers them all."""
     _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov)
@@ -135,17 +134,17 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
 
 
 @cuda.jit
-@device.signature(f"void({_ARENA}, {_ARENA}, {_SCHEDULE}, float32)")
+@device.signature(f"void({ARENA}, {ARENA}, {SCHEDULE}, float32)")
 def sgd_scheduled_kernel(parameters, gradients, rates, cursor, other, advances, weight_decay):
     """One thread updates one parameter; a grid of one dimension covers them all."""
     advance_other(other, advances)
     if cursor[0] == SKIPPED:
         return
-    _sgd(parameters, gradients, _rate(rates, cursor, 0), weight_decay)
+    _sgd(parameters, gradients, rate_at(rates, cursor, 0), weight_decay)
 
 
 @cuda.jit
-@device.signature(f"void({_ARENA}, {_ARENA}, {_ARENA}, {_SCHEDULE}, float32, float32, bool)")
+@device.signature(f"void({ARENA}, {ARENA}, {ARENA}, {SCHEDULE}, float32, float32, bool)")
 def sgd_momentum_scheduled_kernel(
     parameters, gradients, velocity, rates, cursor, other, advances, momentum, weight_decay, nesterov
 ):
@@ -153,7 +152,7 @@ def sgd_momentum_scheduled_kernel(
     advance_other(other, advances)
     if cursor[0] == SKIPPED:
         return
-    lr = _rate(rates, cursor, 0)
+    lr = rate_at(rates, cursor, 0)
     _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov)
 
 
@@ -219,12 +218,13 @@ def sgd_rates(lrs):
 
 
 @cuda.jit
-@device.signature(f"void({', '.join([_ARENA] * 4 + ['float32'] * 7)})")
+@device.signature(f"void({', '.join([ARENA] * 4 + ['float32'] * 7)})")
 def adam_kernel(
-    parameters, gradients, exp_avg, exp_avg_sq, step_size, scale, new1, beta2, new2, eps, weight_decay
+    parameters, gradients, exp_avg, exp_avg_sq, rate, scale, new1, beta2, new2, eps, weight_decay
 ):
     """One thread updates one parameter and its means; a grid of one dimension covers them all."""
-    _adam(parameters, gradients, exp_avg, exp_avg_sq, step_size, scale, new1, beta2, new2, eps, weight_decay)
+    i = uint32(cuda.grid(1))
+    adam_at(i, parameters, gradients, exp_avg, exp_avg_sq, rate, scale, new1, beta2, new2, eps, weight_decay)
 
 
 def adam_update(
@@ -234,11 +234,11 @@ def adam_update(
     checks.adam(DEVICE, parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay)
     arenas = parameters, gradients, exp_avg, exp_avg_sq
     rates = adam_rates([lr], step, beta1, beta2)[0]
-    return _launch(adam_kernel, *arenas, *rates, *_adam_settings(beta1, beta2, eps, weight_decay))
+    return _launch(adam_kernel, *arenas, *rates, *adam_settings(beta1, beta2, eps, weight_decay))
 
 
 @cuda.jit
-@device.signature(f"void({', '.join([_ARENA] * 4 + [_SCHEDULE] + ['float32'] * 5)})")
+@device.signature(f"void({', '.join([ARENA] * 4 + [SCHEDULE] + ['float32'] * 5)})")
 def adam_scheduled_kernel(
     parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, other, advances, new1, beta2, new2, eps,
     weight_decay,
@@ -247,8 +247,9 @@ def adam_scheduled_kernel(
     advance_other(other, advances)
     if cursor[0] == SKIPPED:
         return
-    step_size, scale = _rate(rates, cursor, 0), _rate(rates, cursor, 1)
-    _adam(parameters, gradients, exp_avg, exp_avg_sq, step_size, scale, new1, beta2, new2, eps, weight_decay)
+    rate, scale = rate_at(rates, cursor, 0), rate_at(rates, cursor, 1)
+    i = uint32(cuda.grid(1))
+    adam_at(i, parameters, gradients, exp_avg, exp_avg_sq, rate, scale, new1, beta2, new2, eps, weight_decay)
 
 
 def adam_update_scheduled(
@@ -271,7 +272,7 @@ def adam_update_scheduled(
     arenas, how = (parameters, gradients, exp_avg, exp_avg_sq), (beta1, beta2, eps, weight_decay)
     schedule = rates, cursor, advances
     checks.adam(DEVICE, *arenas, *how, *schedule)
-    return _launch_scheduled(adam_scheduled_kernel, arenas, *schedule, *_adam_settings(*how))
+    return _launch_scheduled(adam_scheduled_kernel, arenas, *schedule, *adam_settings(*how))
 
 
 def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):
@@ -314,8 +315,8 @@ def scheduled_rates_kernel(rates, corrections, cursor, taken, found_inf, row, ro
     if found_inf[0] != 0:
         row_cursor[0] = SKIPPED
     else:
-        row[0, 0] = _rate(rates, cursor, 0) * _rate(corrections, taken, 0)
-        row[0, 1] = _rate(corrections, taken, 1)
+        row[0, 0] = rate_at(rates, cursor, 0) * rate_at(corrections, taken, 0)
+        row[0, 1] = rate_at(corrections, taken, 1)
         row_cursor[0] = 0
         taken[0] += 1
 
