@@ -190,10 +190,10 @@ def _check_names(names):
 
 @contextmanager
 def naming(path: str | PathLike) -> Iterator[None]:
-    """Put a file's name before the message of a ValueError."""
+    """Raise a TypeError or ValueError as a ValueError with a file's name before the message."""
     try:
         yield
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
 
 
