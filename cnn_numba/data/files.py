@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 import zlib
 from pathlib import Path
 
@@ -24,6 +25,7 @@ CHECKOUT = extras.CHECKOUT
 _LONGEST_HEADER = 16
 _MOST = 1_000_000
 _LARGEST = _LONGEST_HEADER + _MOST * 28 * 28
+_DAY = 24 * 60 * 60
 
 
 # --- Finding files ----------------------------------------------------------------------------------------
@@ -109,12 +111,10 @@ def working_folder(parent):
     """Make a temporary folder beside the cached arrays; turn an OSError into a DataError."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.ExitStack() as stack:
-            # Without such locks `remove_leftovers` removes nothing.
-            with contextlib.suppress(OSError, ImportError):
-                stack.enter_context(_lock(parent, shared=True))
-            working = tempfile.TemporaryDirectory(prefix=".partial-", dir=parent, ignore_cleanup_errors=True)
-            yield Path(stack.enter_context(working))
+        with tempfile.TemporaryDirectory(
+            prefix=".partial-", dir=parent, ignore_cleanup_errors=True
+        ) as working:
+            yield Path(working)
     except OSError as error:
         raise DataError(
             f"cannot write to the cache folder {parent} ({error.strerror or error})",
@@ -124,23 +124,11 @@ def working_folder(parent):
 
 
 def remove_leftovers(cache):
-    """Remove the working folders of killed processes, unless another process is writing beside them."""
+    """Remove the working folders of killed processes; another process may still write to a younger one."""
     for leftover in cache.glob("*/.partial-*"):
-        with contextlib.suppress(OSError, ImportError), _lock(leftover.parent, shared=False):
-            shutil.rmtree(leftover, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _lock(folder, shared):
-    """Lock a folder, shared or exclusively; the lock ends with its process."""
-    import fcntl  # which Windows lacks
-
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(handle)
+        with contextlib.suppress(OSError):
+            if time.time() - leftover.stat().st_mtime >= _DAY:
+                shutil.rmtree(leftover, ignore_errors=True)
 
 
 # --- Reading ----------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import os
 import pickle
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -414,39 +413,17 @@ def test_a_file_that_cannot_be_read_is_named(cache, tmp_path, monkeypatch):
             load("mnist", data_dir=folder)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="needs fcntl")
 @pytest.mark.parametrize("kind", ["mnist", "cifar10"])
-def test_leftovers_are_removed_after_their_process_ended(cache, tmp_path, kind):
+def test_leftovers_are_removed_after_a_day(cache, tmp_path, kind):
     folder = write_idx_folder(tmp_path / "root", small_images())
-    lines = (
-        "from cnn_numba.data.files import Path, working_folder",
-        f"with working_folder(Path({str(cache / kind)!r})) as working:",
-        "    (working / 'half').write_text('done')",
-        "    print(working, flush=True)",
-        "    input()",
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", "\n".join(lines)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with process:
-        working = Path(process.stdout.readline().strip())
-        load("mnist", data_dir=folder)  # converts beside it
-        load("mnist", data_dir=folder)  # reads the cache
-        assert (working / "half").is_file()
-        process.send_signal(signal.SIGKILL)
-        process.wait(30)
-    assert (working / "half").is_file()
-    load("mnist", data_dir=folder)
-    assert not working.exists()
-    assert len(files_under(cache)) == 5
-
-
-def test_a_thread_at_work_keeps_its_folder(cache, tmp_path):
-    folder = write_idx_folder(tmp_path / "root", small_images())
-    with data_files.working_folder(cache / "mnist") as working:
+    with data_files.working_folder(cache / kind) as working:
+        (working / "half").write_text("done")
         load("mnist", data_dir=folder)
-        assert working.is_dir()
-    assert not working.exists()
+        assert (working / "half").is_file()
+        os.utime(working, (time.time() - 25 * 60 * 60,) * 2)
+        load("mnist", data_dir=folder)
+        assert not working.exists()
+    assert len(files_under(cache)) == 5
 
 
 # --- Which data set the files are --------------------------------------------------------------------------
