@@ -53,7 +53,7 @@ def data_folder(name, data_dir):
 
 def find_files(name, folder):
     """Return the paths of the original files of a data set, by a short name."""
-    source, missing = SOURCES[name], []
+    source, missing, wanted = SOURCES[name], [], {}
     for parent, names in _layouts(source, folder):
         found = {}
         for key, candidates in names.items():
@@ -63,9 +63,11 @@ def find_files(name, folder):
             return found
         if any(found.values()):
             missing = [str(parent / names[key][-1]) for key, path in found.items() if path is None]
+        wanted.setdefault(", ".join(files[-1] for files in names.values()), []).append(str(parent))
     if missing:
         raise DataError(f"{source.title} lacks {', '.join(missing)}", _fix(folder))
-    raise DataError(f"{folder} does not hold {source.title}: {_wanted(source, folder)}", _fix(folder))
+    needed = "; or ".join(f"{files} in {' or '.join(parents)}" for files, parents in wanted.items())
+    raise DataError(f"{folder} does not hold {source.title}: it needs {needed}", _fix(folder))
 
 
 def _layouts(source, folder):
@@ -78,17 +80,6 @@ def _layouts(source, folder):
             yield parent, {batch: (batch + version.ending,) for batch in cifar.BATCHES}
         if version.archive:
             yield folder, {"archive": (version.archive,)}
-
-
-def _wanted(source, folder):
-    """Return the end of the error message: which files are missing."""
-    if not source.versions:
-        names = ", ".join(IDX_STEMS.values())
-        return f"neither it nor {folder / source.folder} has the files {names}"
-    batches = (", ".join(batch + version.ending for batch in cifar.BATCHES) for version in source.versions)
-    folders = " or ".join(version.folder for version in source.versions)
-    archives = "".join(f", nor is there {version.archive}" for version in source.versions if version.archive)
-    return f"neither it nor a folder {folders} in it has the files {' or '.join(batches)}{archives}"
 
 
 def _fix(folder):
