@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cnn_numba.arguments import SETTINGS, settings, shown
+from cnn_numba.arguments import SETTINGS, number, settings, shown
 from cnn_numba.device import Array, DeviceArray, copy, to_host
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.backends import Backend
@@ -20,9 +20,7 @@ class Optimizer:
     state: dict[str, Any]  #: What the next step depends on besides parameters and gradients
 
     def __init__(self, model: Sequential, lr: float, **how: float) -> None:
-        (self.lr,) = settings(lr=lr)
-        if self.lr == 0:
-            raise ValueError(f"lr must be a positive number, got {shown(lr)}")
+        self.lr = number(lr, "lr", without=(0.0,))
         self.settings = how
         self.parameters, self.gradients, self.backend = arenas_of(model)
         self.ops = self.backend.ops.update
