@@ -79,8 +79,10 @@ def _from_mirrors(source, working, log):
         while mirrors and content is None:
             try:
                 content = _fetched(mirrors[0] + f"{stem}.gz", digest)
-            except _Unreachable as error:  # don't try this mirror again
-                problems[mirrors.pop(0)] = error
+            except (OSError, EOFError, ValueError, zlib.error, http.client.HTTPException) as error:
+                problems[mirrors.pop(0)] = (
+                    getattr(error, "reason", None) or error
+                )  # don't try this mirror again
         if content is None:
             answers = "; ".join(f"{mirror}: {problem}" for mirror, problem in problems.items())
             raise DataError(
@@ -91,21 +93,14 @@ def _from_mirrors(source, working, log):
         (working / stem).write_bytes(content)
 
 
-class _Unreachable(Exception):
-    """A mirror does not deliver the right file; the message says why."""
-
-
 def _fetched(url, digest):
-    """Return the unpacked content of `url`, checked by its SHA-256."""
+    """Return the unpacked content of `url`; ValueError if it doesn't answer or has another SHA-256."""
     if problem := _network_problem(url):
-        raise _Unreachable(problem)
-    try:
-        with urllib.request.urlopen(url, timeout=5 * _NETWORK_SECONDS) as answer:
-            content = unpacked(answer.read())
-    except (OSError, EOFError, ValueError, zlib.error, http.client.HTTPException) as error:
-        raise _Unreachable(getattr(error, "reason", None) or error) from None
+        raise ValueError(problem)
+    with urllib.request.urlopen(url, timeout=5 * _NETWORK_SECONDS) as answer:
+        content = unpacked(answer.read())
     if hashlib.sha256(content).hexdigest() != digest:
-        raise _Unreachable(f"{url.rpartition('/')[2]} has the wrong SHA-256")
+        raise ValueError(f"{url.rpartition('/')[2]} has the wrong SHA-256")
     return content
 
 
