@@ -234,7 +234,6 @@ def _train(options, files, workers):
 
 
 def _share_of(workers, batch_size):
-    """Return the number of images of a batch that are this worker's."""
     if batch_size < workers.size:
         raise typer.BadParameter(
             f"{workers.size} workers cannot share {batch_size} image{'s' * (batch_size != 1)} per step.",

@@ -131,7 +131,6 @@ def _load_network(checkpoint):
 
 
 def _likeliest(probabilities, dataset):
-    """Return the three likeliest classes of a picture as text."""
     names = classes(dataset)
     best = np.argsort(-probabilities, kind="stable")[:3]
     return ", ".join(f"{names[label]} ({probabilities[label]:.1%})" for label in best)

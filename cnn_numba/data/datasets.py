@@ -230,18 +230,15 @@ def _write_cache(cached, arrays, recognised):
         for name, array in arrays.items():
             np.save(new / f"{name}.npy", array, allow_pickle=False)
         (new / _ABOUT).write_text(json.dumps(_about(arrays, recognised)))
-        # A folder is renamed as a whole. An existing one is damaged (or we would have read it), or another
-        # process has just written the same arrays: moving it aside is right in both cases.
-        for attempt in range(10):
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(cached, working / f"old{attempt}")
-            try:
-                os.rename(new, cached)
-            except OSError as error:
-                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                    raise
-            else:
-                return
+        # A folder is renamed as a whole. An existing one is damaged, or we would have read it.
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(cached, working / "old")
+        try:
+            os.rename(new, cached)
+        except OSError as error:
+            # Another process may have written the same arrays just now.
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
 
 
 # --- Batches -----------------------------------------------------------------------------------------------

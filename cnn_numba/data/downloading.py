@@ -36,7 +36,6 @@ def download(name, cache, log):
 
 
 def _by_torchvision(name, source, working, log):
-    """Let torchvision download its files into a folder."""
     if not source.url:
         fix = f"name the folder with {source.folder} in it: --data-dir FOLDER"
         raise DataError(f"{source.title} is not here", fix)

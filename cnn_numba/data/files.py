@@ -90,7 +90,6 @@ def _fix(folder):
 
 
 def _wrong(path, what):
-    """Return the error for a wrong file, with the way to get a good one."""
     return DataError(f"{path} {what}", _fix(path.parent))
 
 
@@ -288,7 +287,6 @@ def _batches(source, files):
 
 
 def _convert_batches(version, files, contents):
-    """Read five training batches and a test batch."""
     parts = {}
     for batch, content in contents.items():
         with _naming(files.get(batch) or files["archive"]):

@@ -1,8 +1,4 @@
-"""The batches of an epoch, gathered on the host or on the device into buffers that are allocated once.
-
-The GPU holds the data, the order of the images and two cursors, for the next batch and the current step. The
-step itself advances them.
-"""
+"""The batches of an epoch, gathered on the host or on the device into buffers that are allocated once."""
 
 from __future__ import annotations
 

@@ -181,7 +181,6 @@ def _check_size(path):
 
 
 def _check_names(names):
-    """Refuse arrays that no training run writes."""
     if unknown := [name for name in names if not _ARRAYS.fullmatch(name)]:
         raise ValueError(f"no training run writes an array {shown(unknown[0])}")
     if len(names) > _MOST_ARRAYS:
