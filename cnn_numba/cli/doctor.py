@@ -104,9 +104,9 @@ def _required(package):
 
 
 def _torchvision():
-    """Import torchvision, which downloads data sets: it fails with a torch of another build."""
+    """Import torchvision, which fails with a torch of another build."""
     if missing := [name for name in ("torch", "torchvision") if not extras.present(name)]:
-        text = f"{' and '.join(missing)} not installed (optional: other data sets, bench, notebook 07)"
+        text = f"{' and '.join(missing)} not installed (optional: bench, notebook 07)"
         return Finding("torchvision", True, text, extras.command())
     try:
         torchvision = importlib.import_module("torchvision")

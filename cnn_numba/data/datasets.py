@@ -1,7 +1,6 @@
 """The data sets as plain arrays, and their division into batches.
 
-The original files are read once (see `files`); the arrays are then cached as ``.npy`` files, so later starts
-need neither unpack files nor import torch, which downloads need.
+The original files are read once (see `files`); the arrays are then cached as ``.npy`` files.
 """
 
 import contextlib
@@ -125,16 +124,15 @@ def load(
         A folder with the original files: a torchvision root, or for the two MNISTs the files themselves,
         packed or not, and for CIFAR-10 its Python or binary batches or an archive of them. By default the
         folder in the environment variable ``CNN_NUMBA_DATA``, then for MNIST the checkout's ``data/mnist``.
-        Missing files are downloaded once: MNIST from its mirrors, the others by torchvision. The made
-        pictures are drawn.
+        Missing files are downloaded once. The made pictures are drawn.
     log : callable, optional
         Called with one line of text before something slow, and about recognised files.
 
     Raises
     ------
     DataError
-        A ValueError: the data set is missing and cannot be downloaded (only MNIST can without torchvision),
-        its files are damaged or of another data set, or the cache cannot be written.
+        A ValueError: the data set is missing and cannot be downloaded, its files are damaged or of another
+        data set, or the cache cannot be written.
 
     Examples
     --------
