@@ -7,8 +7,7 @@ from enum import Enum
 import typer
 
 from cnn_numba import arguments
-from cnn_numba.data import DATASETS
-from cnn_numba.data.datasets import OTHER_SOURCES
+from cnn_numba.data.sources import SOURCES
 from cnn_numba.device import NoGpu, choose
 from cnn_numba.nn.models import MODELS
 from cnn_numba.train.augment import AUGMENTATIONS
@@ -24,7 +23,7 @@ def choice(name, *values):
 
 # `backend_for` turns it into a backend.
 Device = choice("Device", "auto", "cpu", "gpu")
-DatasetName = choice("DatasetName", *DATASETS, *OTHER_SOURCES)
+DatasetName = choice("DatasetName", *SOURCES)
 ModelName = choice("ModelName", *MODELS)
 OptimizerName = choice("OptimizerName", "adam", "sgd")
 ScheduleName = choice("ScheduleName", "one-cycle", "cosine", "constant")

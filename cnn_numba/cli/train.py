@@ -31,7 +31,7 @@ from cnn_numba.cli.shared import (
     share,
 )
 from cnn_numba.data import classes, image_shape, load
-from cnn_numba.data.datasets import OTHER_SOURCES
+from cnn_numba.data.sources import SOURCES
 from cnn_numba.device import place_of
 from cnn_numba.nn.models import MODELS
 from cnn_numba.train.recipes import DEFAULT, FAST, differing
@@ -307,8 +307,7 @@ def _network(name, batch_size, backend, seed, precision="float32"):
 
 
 def _usual_dataset(network):
-    shapes = {image_shape(name): name for name in (*OTHER_SOURCES, "cifar10", "mnist")}
-    return shapes[network.input_shape]
+    return next(name for name in SOURCES if image_shape(name) == network.input_shape)
 
 
 def _default_folder(network, data):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -57,22 +56,6 @@ class Dataset:
         return self.train_images.shape[1:]
 
 
-class OtherSource(NamedTuple):
-    """A data set other than files of images; `read` takes the argument `data_dir` of `load`."""
-
-    classes: tuple[str, ...]
-    image_shape: tuple[int, ...]
-    read: Callable[[str | PathLike | None], Dataset]
-
-
-#: Further data sets for `load`, by name; `cnn_numba.beyond` adds the course's text.
-OTHER_SOURCES: dict[str, OtherSource] = {}
-
-
-def _source(name):
-    return source_of(name, SOURCES | OTHER_SOURCES)
-
-
 def classes(name: str) -> tuple[str, ...]:
     """Return the names of a data set's labels.
 
@@ -81,7 +64,7 @@ def classes(name: str) -> tuple[str, ...]:
     >>> classes("cifar10")[3]
     'cat'
     """
-    return _source(name).classes
+    return source_of(name).classes
 
 
 def image_shape(name: str) -> tuple[int, ...]:
@@ -92,7 +75,7 @@ def image_shape(name: str) -> tuple[int, ...]:
     >>> image_shape("cifar10")
     (3, 32, 32)
     """
-    return _source(name).image_shape
+    return source_of(name).image_shape
 
 
 def normalisation(name: str) -> tuple[float, float]:
@@ -141,8 +124,8 @@ def load(
     ((60000, 1, 28, 28), dtype('uint8'), [5, 0, 4, 1, 9])
     """
     asked = "mnist" if name is None else name
-    source = _source(asked)
-    if isinstance(source, OtherSource):
+    source = source_of(asked)
+    if source.read:
         return source.read(data_dir)
     log = log or (lambda line: None)
     folder = data_files.data_folder(asked, data_dir)
@@ -167,7 +150,7 @@ def load(
 def needs_download(name: str) -> bool:
     """Return whether `load` would download a data set, for lack of its files and cached arrays."""
     source = source_of(name)
-    if source.write or data_files.data_folder(name, None) is not None:
+    if source.read or source.write or data_files.data_folder(name, None) is not None:
         return False
     return _read_cache(_cache_root() / name / _cache_key(None, source), source) is None
 

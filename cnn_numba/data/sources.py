@@ -30,7 +30,7 @@ class Source(NamedTuple):
     `mirrors` are folders to download from: the four packed files, or the archive of the first version, of
     `megabytes`. `digests` are the SHA-256 of the unpacked files: they check them, or distinguish the set from
     others with the same file names. `versions` are those of CIFAR-10's format. `write` draws the files of a
-    drawn set.
+    drawn set. `read` returns a set of something else as a `Dataset`, from the argument `data_dir` of `load`.
     """
 
     title: str
@@ -44,8 +44,10 @@ class Source(NamedTuple):
     digests: tuple = ()
     versions: tuple = ()
     write: Callable | None = None
+    read: Callable | None = None
 
 
+#: The data sets that `load` knows, by name; `cnn_numba.beyond` adds the course's text.
 SOURCES = {
     "mnist": Source(
         title="MNIST",
@@ -113,8 +115,8 @@ SOURCES = {
 }
 
 
-def source_of(name, sources=SOURCES):
+def source_of(name):
     """Return the source of the data set `name`; ValueError if it is unknown."""
-    if not isinstance(name, str) or name not in sources:
-        raise ValueError(f"no data set is called {shown(name)}; choose from {', '.join(sources)}")
-    return sources[name]
+    if not isinstance(name, str) or name not in SOURCES:
+        raise ValueError(f"no data set is called {shown(name)}; choose from {', '.join(SOURCES)}")
+    return SOURCES[name]
