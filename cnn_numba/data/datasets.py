@@ -133,9 +133,16 @@ def load(
     cache = _cache_root()
     data_files.remove_leftovers(cache)
     cached = cache / asked / _cache_key(files, source)
-    arrays, recognised = _read_cache(cached, source) or _fill_cache(
-        cached, name if files else asked, files, log
-    )
+    converted = _read_cache(cached, source)
+    if converted is None:
+        if files:
+            converted = data_files.convert(name, files, log)
+        else:
+            from cnn_numba.data.downloading import download  # slow to import
+
+            converted = download(asked, cached.parent, log)
+        _write_cache(cached, *converted)
+    arrays, recognised = converted
     settled = data_files.settle(name, recognised, folder)
     source = SOURCES[settled]
     if name is None and folder not in (None, data_files.committed_folder()):
@@ -189,18 +196,6 @@ def _about(arrays, recognised):
     """Return the description of the arrays, with checksums against bits that the disk has changed."""
     sums = {name: zlib.crc32(np.ascontiguousarray(array)) for name, array in arrays.items()}
     return {"recognised": recognised, "crc32": sums}
-
-
-def _fill_cache(cached, name, files, log):
-    """Convert the files, downloaded if there are none, into the cache; return the same as `_read_cache`."""
-    if files:
-        converted = data_files.convert(name, files, log)
-    else:
-        from cnn_numba.data.downloading import download  # slow to import
-
-        converted = download(name, cached.parent, log)
-    _write_cache(cached, *converted)
-    return converted
 
 
 def _write_cache(cached, arrays, recognised):
