@@ -267,22 +267,21 @@ def _errors_in_a_line(out, files, workers):
     from cnn_numba.train.lock import FolderInUse
     from cnn_numba.train.loop import Interrupted, TrainingDiverged
 
+    how = command_to_resume(out, files.data_dir, workers)
     checkpoint = out / "checkpoint.npz"
     before = checkpoint.exists() and checkpoint.stat().st_mtime_ns
     try:
         yield
     except WorkersError as error:
-        again = f"; go on with: {command_to_resume(out, files.data_dir, workers)}" if error.saved else ""
+        again = f"; go on with: {how}" if error.saved else ""
         raise WorkersError(f"{error}{again}", error.reason) from None
     except Interrupted as error:
-        how = command_to_resume(out, files.data_dir, workers)
         # At once, because torch may abort a worker that ends while one of its threads still waits.
         raise CliError(f"{error}: {how}" if workers.first else "", 130, at_once=workers.many) from None
     except (TrainingDiverged, OSError) as error:
         text = described(error)
         saved = not isinstance(error, (TrainingDiverged, FolderInUse)) and checkpoint.exists()
-        if saved and checkpoint.stat().st_mtime_ns != before:
-            how = command_to_resume(out, files.data_dir, workers)  # such as a full disk
+        if saved and checkpoint.stat().st_mtime_ns != before:  # such as on a full disk
             text += f"; earlier epochs are saved, go on with: {how}"
         raise CliError(text if workers.first else "") from None
     except ValueError as error:

@@ -129,17 +129,12 @@ def convert(name, files, log):
 
     `name` may be None for either of the two MNISTs.
     """
-    folder = next(iter(files.values())).parent
+    contents = {key: _content(path) for key, path in files.items()}
     in_batches = name is not None and SOURCES[name].versions
-    if in_batches:
-        version, contents = _batches(SOURCES[name], files)
-        recognised = name
-    else:
-        contents = {array: _content(path) for array, path in files.items()}
-        recognised = _recognise(files, contents)
-    source = SOURCES[settle(name, recognised, folder)]
+    recognised = name if in_batches else _recognise(files, contents)
+    source = SOURCES[settle(name, recognised, next(iter(files.values())).parent)]
     log(f"Converting {source.title} to arrays (once) ...")
-    arrays = _convert_batches(version, files, contents) if in_batches else _convert_idx(files, contents)
+    arrays = _convert_batches(source, files, contents) if in_batches else _convert_idx(files, contents)
     check(arrays, source, files)
     return arrays, recognised
 
@@ -167,14 +162,13 @@ def _recognise(files, contents):
 
 
 def _content(path):
-    """Return the bytes of a file, checked by its checksum and unpacked if it ends in .gz."""
+    """Return the bytes of a file, checked by its checksums, and unpacked if it is a packed IDX file."""
     content = _read(path)
     _check_sha256(path, content)
-    if path.suffix != ".gz":
-        return content
     try:
         with _naming(path):
-            return unpacked(content)
+            cifar.check_md5(path.name, content)
+            return unpacked(content) if path.suffixes == [".gz"] else content
     except EOFError:
         raise _wrong(path, "is truncated: its gzip stream ends early") from None
     except (gzip.BadGzipFile, zlib.error) as error:
@@ -267,26 +261,15 @@ def _idx_lengths(path, content, dimensions):
     return lengths
 
 
-def _batches(source, files):
-    """Return the version of CIFAR-10's format, and the checked content of each batch."""
-    contents = {}
-    for key, path in files.items():
-        contents[key] = _read(path)
-        _check_sha256(path, contents[key])
-        with _naming(path):
-            cifar.check_md5(path.name, contents[key])
-    endings = [path.name.removeprefix(key) for key, path in files.items()]
-    version = next(v for v in source.versions if v.archive in endings or {v.ending} == set(endings))
-    if "archive" in files:
-        with _naming(files["archive"]):
-            return version, cifar.unpacked(version, contents["archive"])
+def _convert_batches(source, files, contents):
+    """Read five training batches and a test batch in CIFAR-10's format, or an archive of them."""
     for (key, path), digest in zip(files.items(), source.digests, strict=False):
         if hashlib.sha256(contents[key]).hexdigest() != digest:
             raise _wrong(path, "is truncated or changed: its SHA-256 differs")
-    return version, contents
-
-
-def _convert_batches(version, files, contents):
+    endings = [path.name.removeprefix(key) for key, path in files.items()]
+    version = next(v for v in source.versions if v.archive in endings or {v.ending} == set(endings))
+    if "archive" in files:
+        contents = cifar.unpacked(version, contents["archive"])
     parts = {}
     for batch, content in contents.items():
         with _naming(files.get(batch) or files["archive"]):
@@ -313,7 +296,7 @@ def check(arrays, source, files):
     for split in ("train", "test"):
         images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
         images_at, labels_at = (
-            files.get(f"{split}_{kind}") or files.get("archive") or Path(f"{source.title} ({split} set)")
+            files.get(f"{split}_{kind}", Path(f"{source.title} ({split} set)"))
             for kind in ("images", "labels")
         )
         if images.dtype != np.uint8 or images.shape[1:] != source.image_shape:
