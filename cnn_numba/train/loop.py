@@ -149,7 +149,7 @@ def _train(run, callbacks, evaluation):
                 if run.stop:
                     run.wait()
                     notify("interrupted")
-                    raise Interrupted.after(run)
+                    raise Interrupted(run)
             run.wait()
             notify("epoch_trained")
             run.measured(evaluation())

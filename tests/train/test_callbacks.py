@@ -96,7 +96,7 @@ def test_ctrl_c_is_handled_after_the_step():
         with pytest.raises(KeyboardInterrupt):  # the second one is Python's
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    error = Interrupted.after(run)
+    error = Interrupted(run)
     assert str(error) == "interrupted at epoch 1, step 2; saved in runs, resume to go on"
     assert error.history == []
 
