@@ -99,41 +99,24 @@ def phases_of(
     # A scaler has to change the gradient of the logits before the rest of the backward pass.
     is_plain = type(scaler).scale_gradient is Scaler.scale_gradient
     end = loss_head(model, loss, len(labels)) if is_plain else None
-    if end is None:
-        result = yield from _passes(model, loss, x, labels, scaler, totals)
-    else:
-        result = yield from _passes_with_head(model, end, x, labels, totals)
+    features = model.forward(x, training=True, until=end and end.first)
+    yield "forward"
+    losses = (end or loss).forward(features, labels)
+    if end is None and totals is not None:
+        loss.ops.accumulate_metrics(losses, features, labels, totals)
+    yield "loss"
+    with scaler.quiet():
+        if end is None:
+            layers = model.backward_by_layer(scaler.scale_gradient(loss.backward()))
+        else:
+            rest = model.backward_by_layer(end.backward(labels, totals), until=end.layers[0])
+            layers = itertools.chain(reversed(end.layers), rest)
+        for layer in layers:
+            yield f"backward {layer.name}"
     device.join()
     update()
     yield "update"
-    return result
-
-
-def _passes(model, loss, x, labels, scaler, totals):
-    """Run all layers and the loss one by one, forward and backward."""
-    logits = model.forward(x, training=True)
-    yield "forward"
-    losses = loss.forward(logits, labels)
-    if totals is not None:
-        loss.ops.accumulate_metrics(losses, logits, labels, totals)
-    yield "loss"
-    with scaler.quiet():
-        for layer in model.backward_by_layer(scaler.scale_gradient(loss.backward())):
-            yield f"backward {layer.name}"
-    return losses, logits
-
-
-def _passes_with_head(model, end, x, labels, totals):
-    """Do what `_passes` does, with the last layers and the loss computed together."""
-    features = model.forward(x, training=True, until=end.first)
-    yield "forward"
-    losses = end.forward(features, labels)
-    yield "loss"
-    gradient = end.backward(labels, totals)
-    rest = model.backward_by_layer(gradient, until=end.layers[0])
-    for layer in itertools.chain(reversed(end.layers), rest):
-        yield f"backward {layer.name}"
-    return losses, end.linear.output
+    return losses, end.linear.output if end else features
 
 
 def steps_of(
