@@ -51,6 +51,9 @@ class _Batches:
         self.x = backend.empty((model.batch_size, *images.shape[1:]), np.float32)
         self.y = backend.empty(model.batch_size, np.int32)
 
+    def take_none(self) -> None:
+        """Count a step without a batch, where gathering counts the steps."""
+
 
 class HostBatches(_Batches):
     """Batches of a data set, gathered on the host; arguments as for `batches_of`."""

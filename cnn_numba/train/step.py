@@ -153,6 +153,19 @@ class _Steps:
         self.batches = batches_of(model, *data, augmentation=augmentation)
         self.stop = False  #: Whether a worker asked all to stop after the last step
 
+    def _phases(self, count, update, totals):
+        """Take one step, with ``update(scaler)``, and add it to `totals`; yield the name of each phase."""
+        mine, scaler = self.part.workers.count(count), self.part.scaler_of(count)
+        if mine:
+            x, labels = self.batches.take(mine)
+            yield "gather"
+            yield from phases_of(self.model, self.loss, x, labels, scaler, lambda: update(scaler), totals)
+        else:
+            self.batches.take_none()
+            yield from self.part.phases_of_nothing()
+            update(scaler)
+            yield "update"
+
 
 class HostSteps(_Steps):
     """The steps of a training run on the CPU; arguments as for `steps_of`."""
@@ -173,31 +186,18 @@ class HostSteps(_Steps):
 
     def take(self, count: int, stop: bool = False) -> None:
         """Take the next step, on `count` images of all workers together; `stop` asks all to stop after it."""
-        part, lr = self.part, next(self.lrs)
-        mine, scaler = part.workers.count(count), part.scaler_of(count)
+        lr = next(self.lrs)
         self.sums[:] = 0, 0, stop
-        self.labels: Array | None = None
-        if mine:
-            x, self.labels = self.batches.take(mine)
-            part.after("gather")
-            train_step(self.model, self.loss, self.optimizer, x, self.labels, lr, scaler, self._after)
-        else:
-            for phase in part.phases_of_nothing():
-                self._after(phase)
-            scaler.step(self.optimizer, lr)
-            part.after("update")
-        self.wait_for_sums()
+        step = self._phases(count, lambda scaler: scaler.step(self.optimizer, lr), self.step_totals)
+        with closing(step) as phases:
+            for phase in phases:
+                if phase == "loss":
+                    wait_for_sums = self.part.workers.start(self.sums)
+                self.part.after(phase)
+        wait_for_sums()
         self.totals += self.step_totals
         self.count, self.stop = count, self.sums[2] > 0
         self.batches.advance()
-
-    def _after(self, phase):
-        if phase == "loss":
-            if self.labels is not None:
-                losses, logits = head(self.loss.losses, len(self.labels)), self.model.layers[-1].output
-                self.loss.ops.accumulate_metrics(losses, logits, self.labels, self.step_totals)
-            self.wait_for_sums = self.part.workers.start(self.sums)
-        self.part.after(phase)
 
     def wait(self) -> None:
         """Do nothing: on the CPU all steps are done."""
@@ -271,17 +271,7 @@ class DeviceSteps(_Steps):
 
     def _step(self, count):
         """Launch the kernels of one step, as a graph records them; yield the name of each phase."""
-        mine, scaler = self.part.workers.count(count), self.part.scaler_of(count)
-
-        def update():
-            scaler.scheduled_step(self.optimizer, self.batches.step, self.batches.cursor)
-
-        if mine:
-            x, labels = self.batches.take(mine)
-            yield "gather"
-            yield from phases_of(self.model, self.loss, x, labels, scaler, update, self._totals)
-        else:
-            self.batches.take_none()
-            yield from self.part.phases_of_nothing()
-            update()
-            yield "update"
+        cursors = self.batches.step, self.batches.cursor
+        return self._phases(
+            count, lambda scaler: scaler.scheduled_step(self.optimizer, *cursors), self._totals
+        )

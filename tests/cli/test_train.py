@@ -319,7 +319,7 @@ def test_a_folder_that_cannot_be_written_gives_one_line_before_training(
     def step(*arguments):
         raise AssertionError("a step was taken")
 
-    monkeypatch.setattr("cnn_numba.train.step.train_step", step)
+    monkeypatch.setattr("cnn_numba.train.step.phases_of", step)
     (tmp_path / "file").write_text("in the way")
     code, _, err = run("train", "--epochs", 1, "--out", tmp_path / folder)
     assert code == wanted
