@@ -1,14 +1,10 @@
 """The data sets as plain arrays, and their division into batches.
 
-The original files are read once (see `files`); the arrays are then cached as ``.npy`` files.
+The original files are read once (see `files`); the arrays are then cached in an ``.npz`` file.
 """
 
-import contextlib
-import errno
 import hashlib
-import json
 import os
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
@@ -24,9 +20,7 @@ from cnn_numba.data.sources import ARRAYS, SOURCES, source_of
 
 DATASETS = tuple(SOURCES)
 # Change this number with the format of the cached arrays: they are then converted again.
-_CACHE_FORMAT = 2
-# The data set that the files were recognised as, and the CRC-32 of each array.
-_ABOUT = "about.json"
+_CACHE_FORMAT = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +127,7 @@ def load(
     cache = _cache_root()
     data_files.remove_leftovers(cache)
     cached = cache / asked / _cache_key(files, source)
-    converted = _read_cache(cached, source)
+    converted = _read_cache(cached)
     if converted is None:
         if files:
             converted = data_files.convert(name, files, log)
@@ -159,7 +153,7 @@ def needs_download(name: str) -> bool:
     source = source_of(name)
     if source.read or source.write or data_files.data_folder(name, None) is not None:
         return False
-    return _read_cache(_cache_root() / name / _cache_key(None, source), source) is None
+    return _read_cache(_cache_root() / name / _cache_key(None, source)) is None
 
 
 def _cache_root():
@@ -171,50 +165,29 @@ def _cache_root():
 
 
 def _cache_key(files, source):
-    """Return a name for the cached arrays that depends on their source: changed files are converted again."""
+    """Return a file name that depends on the source of the arrays: changed files are converted again."""
     drawn = "".join(source.digests) if source.write else ""  # changes with the drawing
     key = hashlib.sha256(f"{_CACHE_FORMAT}{drawn}".encode())
     for path in [] if files is None else files.values():
         stat = path.stat()
         key.update(f"|{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}".encode())
-    return ("download-" if files is None else "files-") + key.hexdigest()[:16]
+    return f"{'download' if files is None else 'files'}-{key.hexdigest()[:16]}.npz"
 
 
-def _read_cache(cached, source):
+def _read_cache(cached):
     """Return the cached arrays and what they were recognised as, or None if they are missing or damaged."""
     try:
-        about = json.loads((cached / _ABOUT).read_text())
-        arrays = {array: np.load(cached / f"{array}.npy", allow_pickle=False) for array in ARRAYS}
-        data_files.check(arrays, source, {})
-        whole = about == _about(arrays, about["recognised"]) and about["recognised"] in (None, *DATASETS)
+        with np.load(cached, allow_pickle=False) as file:  # which checks the CRC-32 of each array
+            return {name: file[name] for name in ARRAYS}, str(file["recognised"]) or None
     except Exception:  # damaged files raise anything, even errors of Python's tokenizer
         return None
-    return (arrays, about["recognised"]) if whole else None
-
-
-def _about(arrays, recognised):
-    """Return the description of the arrays, with checksums against bits that the disk has changed."""
-    sums = {name: zlib.crc32(np.ascontiguousarray(array)) for name, array in arrays.items()}
-    return {"recognised": recognised, "crc32": sums}
 
 
 def _write_cache(cached, arrays, recognised):
-    """Write the folder `cached`, all of it or nothing, even if several processes do so."""
+    """Write the file `cached`, all of it or nothing, even if several processes do so."""
     with working_folder(cached.parent) as working:
-        new = working / "new"
-        new.mkdir()
-        for name, array in arrays.items():
-            np.save(new / f"{name}.npy", array, allow_pickle=False)
-        (new / _ABOUT).write_text(json.dumps(_about(arrays, recognised)))
-        # A folder is renamed as a whole. An existing one is damaged, or we would have read it.
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(cached, working / "old")
-        try:
-            os.rename(new, cached)
-        except OSError as error:
-            # Another process may have written the same arrays just now.
-            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                raise
+        np.savez(working / cached.name, **arrays, recognised=recognised or "")
+        os.replace(working / cached.name, cached)
 
 
 # --- Batches -----------------------------------------------------------------------------------------------
