@@ -1,4 +1,4 @@
-"""Convolution and its gradient of the images as matrix products: the numbers they multiply, and their tiles."""
+"""Convolution and its gradient of the images as matrix products: their numbers, and their tiles."""
 
 from typing import NamedTuple
 
