@@ -10,7 +10,6 @@ from cnn_numba import load
 from cnn_numba.cli.shared import DatasetName, ModelName
 from cnn_numba.cli.train import _dataset_for
 from cnn_numba.data import sources
-from cnn_numba.data.datasets import OTHER_SOURCES
 from cnn_numba.nn import models
 
 PAGE = Path(__file__).parents[1] / "docs" / "adding-a-model.md"
@@ -56,4 +55,4 @@ def test_a_network_with_too_few_scores_raises(monkeypatch):
 
 def test_the_command_line_offers_added_sets_and_models():
     assert {name.value for name in ModelName} == set(models.MODELS)
-    assert {name.value for name in DatasetName} == {*sources.SOURCES, *OTHER_SOURCES}
+    assert {name.value for name in DatasetName} == {*sources.SOURCES}

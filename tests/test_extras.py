@@ -5,7 +5,6 @@ from fresh_python import python
 
 from benchmarks import accuracy, epoch, epoch_gpu, ops, pytorch
 from cnn_numba import cli, extras
-from cnn_numba.data import DataError, load
 from cnn_numba.extras import MissingPackage, command, need
 from gpuless import nvidia
 
@@ -71,31 +70,6 @@ def test_installed_packages_give_no_error():
 
 
 @pytest.mark.parametrize(
-    ("name", "asked"),
-    [("fashion-mnist", "Downloading Fashion-MNIST"), ("cifar10", "Downloading CIFAR-10")],
-)
-def test_a_download_without_torchvision_is_one_line(no_torch, monkeypatch, tmp_path, name, asked):
-    monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path))
-    lines = []
-    with pytest.raises(DataError) as caught:
-        load(name, log=lines.append)
-    assert str(caught.value) == (
-        f"{asked} needs torchvision, which is not installed: "
-        "pip install --editable ./gpuless --editable '.[torch-cu13]'; "
-        "or give a folder with its files: --data-dir FOLDER"
-    )
-    assert lines == []
-
-
-def test_cifar10_in_a_folder_is_read_without_torchvision(no_torch, monkeypatch, tmp_path):
-    monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path / "cache"))
-    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
-        (tmp_path / name).write_bytes(b"")
-    with pytest.raises(DataError, match=r"data_batch_1 \(0 bytes\) is truncated or changed: its MD5"):
-        load("cifar10", data_dir=tmp_path)
-
-
-@pytest.mark.parametrize(
     "measure",
     [
         lambda: accuracy.bench_accuracy(pytorch=True),
@@ -114,7 +88,6 @@ def test_a_comparison_with_pytorch_asks_for_it_first(no_torch, monkeypatch, meas
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["train", "--dataset", "cifar10", "--model", "cifar_convnet"],
         ["bench", "epoch"],
         ["bench", "accuracy", "--pytorch"],
     ],

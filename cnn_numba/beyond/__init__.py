@@ -8,7 +8,7 @@ from cnn_numba.beyond import models, operations
 from cnn_numba.beyond.precision.scaling import LossScaler
 from cnn_numba.beyond.text import batches, data
 from cnn_numba.beyond.workers.timeline import Timeline
-from cnn_numba.data.datasets import OTHER_SOURCES, OtherSource
+from cnn_numba.data.sources import SOURCES, Source
 from cnn_numba.nn.models import MODELS
 from cnn_numba.ops.backends import register
 from cnn_numba.train.batches import OTHER_BATCHES
@@ -20,6 +20,6 @@ MODELS |= {
     "mnist_rows": models.mnist_rows,
     "text_transformer": models.text_transformer,
 }
-OTHER_SOURCES[data.TEXT] = OtherSource(tuple(data.VOCABULARY), (data.LENGTH,), data.load_text)
+SOURCES[data.TEXT] = Source("the text", "", (data.LENGTH,), tuple(data.VOCABULARY), read=data.load_text)
 OTHER_BATCHES[data.Windows] = batches.windows_of
 EXTENSIONS |= {"scaler": LossScaler, "timeline": Timeline}

@@ -30,7 +30,7 @@ def doctor():
     """
     healthy = True
     for finding in examine():
-        print(report([finding]), flush=True)
+        print(report(finding), flush=True)
         healthy &= finding.healthy
     raise typer.Exit(0 if healthy else 1)
 
@@ -47,25 +47,22 @@ def examine():
     yield _mnist()
 
 
-def report(findings):
-    """Return findings as text: a line each, and below it the fix, or how to get something optional.
+def report(finding):
+    """Return a finding as text: below it stands the fix, or how to get something optional.
 
     Examples
     --------
-    >>> print(report([Finding("Python", True, "3.12"), Finding("GPU", False, "too old", "get a newer one")]))
-    ok     Python       3.12
+    >>> print(report(Finding("GPU", False, "too old", "get a newer one")))
     WRONG  GPU          too old
                         fix: get a newer one
     """
     indent = " " * (7 + _TOPIC + 2)
-    lines = []
-    for finding in findings:
-        head = f"{'ok   ' if finding.healthy else 'WRONG'}  {finding.topic:{_TOPIC}}  "
-        whole_words = {"break_long_words": False, "break_on_hyphens": False}
-        lines += textwrap.wrap(head + finding.text, _COLUMNS, subsequent_indent=indent, **whole_words)
-        if finding.fix:  # on one line, for copying
-            lines.append(f"{indent}{'to get it' if finding.healthy else 'fix'}: {finding.fix}")
-    return "\n".join(lines)
+    head = f"{'ok   ' if finding.healthy else 'WRONG'}  {finding.topic:{_TOPIC}}  "
+    whole_words = {"break_long_words": False, "break_on_hyphens": False}
+    text = textwrap.fill(head + finding.text, _COLUMNS, subsequent_indent=indent, **whole_words)
+    if finding.fix:  # on one line, for copying
+        text += f"\n{indent}{'to get it' if finding.healthy else 'fix'}: {finding.fix}"
+    return text
 
 
 def _python():
@@ -107,9 +104,9 @@ def _required(package):
 
 
 def _torchvision():
-    """Import torchvision, which downloads data sets: it fails with a torch of another build."""
+    """Import torchvision, which fails with a torch of another build."""
     if missing := [name for name in ("torch", "torchvision") if not extras.present(name)]:
-        text = f"{' and '.join(missing)} not installed (optional: other data sets, bench, notebook 07)"
+        text = f"{' and '.join(missing)} not installed (optional: bench, notebook 07)"
         return Finding("torchvision", True, text, extras.command())
     try:
         torchvision = importlib.import_module("torchvision")

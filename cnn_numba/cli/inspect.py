@@ -47,7 +47,7 @@ def inspect(
     sys.path.insert(0, "")  # modules of the current folder
     try:
         found, known = find_kernel(kernel)
-        signatures = [signature] if signature else known
+        signatures = signature or known
         if not signatures:
             raise typer.BadParameter(
                 f"the module has none for {kernel}; write one such as 'void(float32[:, ::1], int32)'.",

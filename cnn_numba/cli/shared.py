@@ -1,15 +1,13 @@
 """What the commands share: options with their choices and checks, errors, messages."""
 
 import contextlib
-import math
 import sys
 from enum import Enum
 
 import typer
 
-from cnn_numba.arguments import LARGEST, MOST_ELEMENTS, PRECISIONS
-from cnn_numba.data import DATASETS
-from cnn_numba.data.datasets import OTHER_SOURCES
+from cnn_numba import arguments
+from cnn_numba.data.sources import SOURCES
 from cnn_numba.device import NoGpu, choose
 from cnn_numba.nn.models import MODELS
 from cnn_numba.train.augment import AUGMENTATIONS
@@ -25,11 +23,11 @@ def choice(name, *values):
 
 # `backend_for` turns it into a backend.
 Device = choice("Device", "auto", "cpu", "gpu")
-DatasetName = choice("DatasetName", *DATASETS, *OTHER_SOURCES)
+DatasetName = choice("DatasetName", *SOURCES)
 ModelName = choice("ModelName", *MODELS)
 OptimizerName = choice("OptimizerName", "adam", "sgd")
 ScheduleName = choice("ScheduleName", "one-cycle", "cosine", "constant")
-Precision = choice("Precision", *PRECISIONS)
+Precision = choice("Precision", *arguments.PRECISIONS)
 AugmentName = choice("AugmentName", *AUGMENTATIONS)
 
 #: The choices that are saved in a checkpoint.
@@ -65,28 +63,22 @@ def described(error):
     return str(error)
 
 
-def _number(what, fits):
-    """Return a check that a number fits, described as `what`, and is at most the largest float32."""
+def _checked(check, **limits):
+    """Return the check of an option by one of `cnn_numba.arguments`."""
 
     def checked(value):
-        if not fits(value) or value > LARGEST:
-            most = f" and at most {LARGEST:g}" if fits(value) and value < math.inf else ""
-            raise typer.BadParameter(f"{value} is not {what}{most}.")
-        return value
+        try:
+            return check(value, "it", **limits)
+        except ValueError as error:
+            raise typer.BadParameter(f"{error}.") from None
 
     return checked
 
 
-positive = _number("a positive number", lambda value: value > 0)
-not_negative = _number("a number of at least 0", lambda value: value >= 0)
-below_1 = _number("a number of at least 0 and below 1", lambda value: 0 <= value < 1)
-
-
-def countable(value):
-    """Refuse a number above the largest number of elements of an array."""
-    if value > MOST_ELEMENTS:
-        raise typer.BadParameter(f"{value} is more than {MOST_ELEMENTS}.")
-    return value
+countable = _checked(arguments.integer)
+not_negative = _checked(arguments.number)
+positive = _checked(arguments.number, without=(0.0,))
+below_1 = _checked(arguments.number, high=1.0, without=(1.0,))
 
 
 def backend_for(device, without_gpu, timed=False):

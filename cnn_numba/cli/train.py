@@ -31,7 +31,7 @@ from cnn_numba.cli.shared import (
     share,
 )
 from cnn_numba.data import classes, image_shape, load
-from cnn_numba.data.datasets import OTHER_SOURCES
+from cnn_numba.data.sources import SOURCES
 from cnn_numba.device import place_of
 from cnn_numba.nn.models import MODELS
 from cnn_numba.train.recipes import DEFAULT, FAST, differing
@@ -234,7 +234,6 @@ def _train(options, files, workers):
 
 
 def _share_of(workers, batch_size):
-    """Return the number of images of a batch that are this worker's."""
     if batch_size < workers.size:
         raise typer.BadParameter(
             f"{workers.size} workers cannot share {batch_size} image{'s' * (batch_size != 1)} per step.",
@@ -268,22 +267,21 @@ def _errors_in_a_line(out, files, workers):
     from cnn_numba.train.lock import FolderInUse
     from cnn_numba.train.loop import Interrupted, TrainingDiverged
 
+    how = command_to_resume(out, files.data_dir, workers)
     checkpoint = out / "checkpoint.npz"
     before = checkpoint.exists() and checkpoint.stat().st_mtime_ns
     try:
         yield
     except WorkersError as error:
-        again = f"; go on with: {command_to_resume(out, files.data_dir, workers)}" if error.saved else ""
+        again = f"; go on with: {how}" if error.saved else ""
         raise WorkersError(f"{error}{again}", error.reason) from None
     except Interrupted as error:
-        how = command_to_resume(out, files.data_dir, workers)
         # At once, because torch may abort a worker that ends while one of its threads still waits.
         raise CliError(f"{error}: {how}" if workers.first else "", 130, at_once=workers.many) from None
     except (TrainingDiverged, OSError) as error:
         text = described(error)
         saved = not isinstance(error, (TrainingDiverged, FolderInUse)) and checkpoint.exists()
-        if saved and checkpoint.stat().st_mtime_ns != before:
-            how = command_to_resume(out, files.data_dir, workers)  # such as a full disk
+        if saved and checkpoint.stat().st_mtime_ns != before:  # such as on a full disk
             text += f"; earlier epochs are saved, go on with: {how}"
         raise CliError(text if workers.first else "") from None
     except ValueError as error:
@@ -308,8 +306,7 @@ def _network(name, batch_size, backend, seed, precision="float32"):
 
 
 def _usual_dataset(network):
-    shapes = {image_shape(name): name for name in (*OTHER_SOURCES, "cifar10", "mnist")}
-    return shapes[network.input_shape]
+    return next(name for name in SOURCES if image_shape(name) == network.input_shape)
 
 
 def _default_folder(network, data):

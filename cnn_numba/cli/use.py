@@ -92,7 +92,10 @@ def predict(
             continue
         x = gather_batch(picture[np.newaxis], np.zeros(1, np.int64), mean, std)
         probabilities = network.predict(x)[0]
-        print(f"{path}: {_likeliest(probabilities, dataset)}{_not_sure(probabilities, sure, doubts)}")
+        if probabilities.max() < sure:
+            doubts.append(f"no answer reaches {sure:.0%}")
+        unsure = f"; not sure: {', and '.join(doubts)}" if doubts else ""
+        print(f"{path}: {_likeliest(probabilities, dataset)}{unsure}")
         if show:
             print(as_text(picture, sys.stdout.encoding or "ascii"))
     raise typer.Exit(1 if failed else 0)
@@ -128,17 +131,9 @@ def _load_network(checkpoint):
 
 
 def _likeliest(probabilities, dataset):
-    """Return the three likeliest classes of a picture as text."""
     names = classes(dataset)
     best = np.argsort(-probabilities, kind="stable")[:3]
     return ", ".join(f"{names[label]} ({probabilities[label]:.1%})" for label in best)
-
-
-def _not_sure(probabilities, sure, doubts):
-    """Return why the answer is unreliable, an empty text if it is reliable."""
-    if probabilities.max() < sure:
-        doubts = [*doubts, f"no answer reaches {sure:.0%}"]
-    return f"; not sure: {', and '.join(doubts)}" if doubts else ""
 
 
 @commands.command(short_help="Let a trained network write text.")

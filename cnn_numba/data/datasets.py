@@ -1,20 +1,14 @@
 """The data sets as plain arrays, and their division into batches.
 
-The original files are read once (see `files`); the arrays are then cached as ``.npy`` files, so later starts
-need neither unpack files nor import torch, which downloads need.
+The original files are read once (see `files`); the arrays are then cached in an ``.npz`` file.
 """
 
-import contextlib
-import errno
 import hashlib
-import json
 import os
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,9 +20,7 @@ from cnn_numba.data.sources import ARRAYS, SOURCES, source_of
 
 DATASETS = tuple(SOURCES)
 # Change this number with the format of the cached arrays: they are then converted again.
-_CACHE_FORMAT = 2
-# The data set that the files were recognised as, and the CRC-32 of each array.
-_ABOUT = "about.json"
+_CACHE_FORMAT = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,22 +50,6 @@ class Dataset:
         return self.train_images.shape[1:]
 
 
-class OtherSource(NamedTuple):
-    """A data set other than files of images; `read` takes the argument `data_dir` of `load`."""
-
-    classes: tuple[str, ...]
-    image_shape: tuple[int, ...]
-    read: Callable[[str | PathLike | None], Dataset]
-
-
-#: Further data sets for `load`, by name; `cnn_numba.beyond` adds the course's text.
-OTHER_SOURCES: dict[str, OtherSource] = {}
-
-
-def _source(name):
-    return source_of(name, SOURCES | OTHER_SOURCES)
-
-
 def classes(name: str) -> tuple[str, ...]:
     """Return the names of a data set's labels.
 
@@ -82,7 +58,7 @@ def classes(name: str) -> tuple[str, ...]:
     >>> classes("cifar10")[3]
     'cat'
     """
-    return _source(name).classes
+    return source_of(name).classes
 
 
 def image_shape(name: str) -> tuple[int, ...]:
@@ -93,7 +69,7 @@ def image_shape(name: str) -> tuple[int, ...]:
     >>> image_shape("cifar10")
     (3, 32, 32)
     """
-    return _source(name).image_shape
+    return source_of(name).image_shape
 
 
 def normalisation(name: str) -> tuple[float, float]:
@@ -125,16 +101,15 @@ def load(
         A folder with the original files: a torchvision root, or for the two MNISTs the files themselves,
         packed or not, and for CIFAR-10 its Python or binary batches or an archive of them. By default the
         folder in the environment variable ``CNN_NUMBA_DATA``, then for MNIST the checkout's ``data/mnist``.
-        Missing files are downloaded once: MNIST from its mirrors, the others by torchvision. The made
-        pictures are drawn.
+        Missing files are downloaded once. The made pictures are drawn.
     log : callable, optional
         Called with one line of text before something slow, and about recognised files.
 
     Raises
     ------
     DataError
-        A ValueError: the data set is missing and cannot be downloaded (only MNIST can without torchvision),
-        its files are damaged or of another data set, or the cache cannot be written.
+        A ValueError: the data set is missing and cannot be downloaded, its files are damaged or of another
+        data set, or the cache cannot be written.
 
     Examples
     --------
@@ -143,8 +118,8 @@ def load(
     ((60000, 1, 28, 28), dtype('uint8'), [5, 0, 4, 1, 9])
     """
     asked = "mnist" if name is None else name
-    source = _source(asked)
-    if isinstance(source, OtherSource):
+    source = source_of(asked)
+    if source.read:
         return source.read(data_dir)
     log = log or (lambda line: None)
     folder = data_files.data_folder(asked, data_dir)
@@ -152,9 +127,16 @@ def load(
     cache = _cache_root()
     data_files.remove_leftovers(cache)
     cached = cache / asked / _cache_key(files, source)
-    arrays, recognised = _read_cache(cached, source) or _fill_cache(
-        cached, name if files else asked, files, log
-    )
+    converted = _read_cache(cached)
+    if converted is None:
+        if files:
+            converted = data_files.convert(name, files, log)
+        else:
+            from cnn_numba.data.downloading import download  # slow to import
+
+            converted = download(asked, cached.parent, log)
+        _write_cache(cached, *converted)
+    arrays, recognised = converted
     settled = data_files.settle(name, recognised, folder)
     source = SOURCES[settled]
     if name is None and folder not in (None, data_files.committed_folder()):
@@ -169,9 +151,9 @@ def load(
 def needs_download(name: str) -> bool:
     """Return whether `load` would download a data set, for lack of its files and cached arrays."""
     source = source_of(name)
-    if source.write or data_files.data_folder(name, None) is not None:
+    if source.read or source.write or data_files.data_folder(name, None) is not None:
         return False
-    return _read_cache(_cache_root() / name / _cache_key(None, source), source) is None
+    return _read_cache(_cache_root() / name / _cache_key(None, source)) is None
 
 
 def _cache_root():
@@ -183,65 +165,29 @@ def _cache_root():
 
 
 def _cache_key(files, source):
-    """Return a name for the cached arrays that depends on their source: changed files are converted again."""
+    """Return a file name that depends on the source of the arrays: changed files are converted again."""
     drawn = "".join(source.digests) if source.write else ""  # changes with the drawing
     key = hashlib.sha256(f"{_CACHE_FORMAT}{drawn}".encode())
     for path in [] if files is None else files.values():
         stat = path.stat()
         key.update(f"|{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}".encode())
-    return ("download-" if files is None else "files-") + key.hexdigest()[:16]
+    return f"{'download' if files is None else 'files'}-{key.hexdigest()[:16]}.npz"
 
 
-def _read_cache(cached, source):
+def _read_cache(cached):
     """Return the cached arrays and what they were recognised as, or None if they are missing or damaged."""
     try:
-        about = json.loads((cached / _ABOUT).read_text())
-        arrays = {array: np.load(cached / f"{array}.npy", allow_pickle=False) for array in ARRAYS}
-        data_files.check(arrays, source, {})
-        whole = about == _about(arrays, about["recognised"]) and about["recognised"] in (None, *DATASETS)
+        with np.load(cached, allow_pickle=False) as file:  # which checks the CRC-32 of each array
+            return {name: file[name] for name in ARRAYS}, str(file["recognised"]) or None
     except Exception:  # damaged files raise anything, even errors of Python's tokenizer
         return None
-    return (arrays, about["recognised"]) if whole else None
-
-
-def _about(arrays, recognised):
-    """Return the description of the arrays, with checksums against bits that the disk has changed."""
-    sums = {name: zlib.crc32(np.ascontiguousarray(array)) for name, array in arrays.items()}
-    return {"recognised": recognised, "crc32": sums}
-
-
-def _fill_cache(cached, name, files, log):
-    """Convert the files, downloaded if there are none, into the cache; return the same as `_read_cache`."""
-    if files:
-        converted = data_files.convert(name, files, log)
-    else:
-        from cnn_numba.data.downloading import download  # slow to import
-
-        converted = download(name, cached.parent, log)
-    _write_cache(cached, *converted)
-    return converted
 
 
 def _write_cache(cached, arrays, recognised):
-    """Write the folder `cached`, all of it or nothing, even if several processes do so."""
+    """Write the file `cached`, all of it or nothing, even if several processes do so."""
     with working_folder(cached.parent) as working:
-        new = working / "new"
-        new.mkdir()
-        for name, array in arrays.items():
-            np.save(new / f"{name}.npy", array, allow_pickle=False)
-        (new / _ABOUT).write_text(json.dumps(_about(arrays, recognised)))
-        # A folder is renamed as a whole. An existing one is damaged (or we would have read it), or another
-        # process has just written the same arrays: moving it aside is right in both cases.
-        for attempt in range(10):
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(cached, working / f"old{attempt}")
-            try:
-                os.rename(new, cached)
-            except OSError as error:
-                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                    raise
-            else:
-                return
+        np.savez(working / cached.name, **arrays, recognised=recognised or "")
+        os.replace(working / cached.name, cached)
 
 
 # --- Batches -----------------------------------------------------------------------------------------------

@@ -1,21 +1,17 @@
-"""Missing data sets: MNIST is downloaded from its mirrors, two sets by torchvision, and one is drawn."""
+"""Missing data sets: three are downloaded from their mirrors, and one is drawn."""
 
-import errno
 import hashlib
 import http.client
-import socket
 import threading
 import urllib.error
 import urllib.request
 import zlib
 
-from cnn_numba import extras
+from cnn_numba.data import cifar
 from cnn_numba.data.files import convert, find_files, unpacked, working_folder
 from cnn_numba.data.sources import IDX_STEMS, SOURCES, DataError
 
 _NETWORK_SECONDS = 4.0
-# Errors of a disk, never of a network.
-_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
 
 
 def download(name, cache, log):
@@ -25,87 +21,56 @@ def download(name, cache, log):
     """
     source = SOURCES[name]
     with working_folder(cache) as working:
-        if source.mirrors:
-            _from_mirrors(source, working, log)
-        elif source.write:
+        if source.write:
             log(f"Drawing {source.title} (once) ...")
             source.write(working)
         else:
-            _by_torchvision(name, source, working, log)
+            _from_mirrors(source, working, log)
         return convert(name, find_files(name, working), log)
 
 
-def _by_torchvision(name, source, working, log):
-    """Let torchvision download its files into a folder."""
-    if not source.url:
+def _from_mirrors(source, working, log):
+    """Download the packed files of a data set into a folder, each from the first mirror that has it."""
+    if not source.mirrors:
         fix = f"name the folder with {source.folder} in it: --data-dir FOLDER"
         raise DataError(f"{source.title} is not here", fix)
-    try:
-        extras.need("torchvision", f"Downloading {source.title}")
-    except extras.MissingPackage as error:
-        raise DataError(str(error), "or give a folder with its files: --data-dir FOLDER") from None
-    fix = (
-        "connect to the network once, or copy the data set from elsewhere and name its folder "
-        f"(the one with {source.folder} in it): --data-dir FOLDER"
-    )
-    log(f"Downloading {source.title} (once) ...")
-    if problem := _network_problem(source.url):
-        raise DataError(f"cannot download {source.title} from {source.url}: {problem}", fix)
-    try:
-        from torchvision import datasets
-    except OSError as error:  # from a broken installation; not one of writing to the working folder
-        raise ImportError(f"torchvision does not import: {error}") from error
-    kind = datasets.CIFAR10 if name == "cifar10" else datasets.FashionMNIST
-    timeout = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(5 * _NETWORK_SECONDS)
-    try:
-        kind(working, download=True)
-    except (OSError, RuntimeError) as error:
-        if getattr(error, "errno", None) in _DISK_ERRORS:
-            raise
-        reason = " ".join(str(error).split())
-        problem = f"the download of {source.title} from {source.url} failed: {reason}"
-        raise DataError(problem, fix) from None
-    finally:
-        socket.setdefaulttimeout(timeout)
-
-
-def _from_mirrors(source, working, log):
-    """Download four packed files into a folder, each from the first mirror that has it."""
-    log(f"Downloading {source.title} (once, 12 MB) ...")
+    log(f"Downloading {source.title} (once, {source.megabytes} MB) ...")
     mirrors, problems = list(source.mirrors), {}
-    for stem, digest in zip(IDX_STEMS.values(), source.digests, strict=True):
+    for file, digest in _packed(source):
         content = None
         while mirrors and content is None:
             try:
-                content = _fetched(mirrors[0] + f"{stem}.gz", digest)
-            except _Unreachable as error:  # don't try this mirror again
-                problems[mirrors.pop(0)] = error
+                content = _fetched(mirrors[0], file, digest)
+            except (OSError, EOFError, ValueError, zlib.error, http.client.HTTPException) as error:
+                # The other files are not requested from a mirror that has failed.
+                problems[mirrors.pop(0)] = getattr(error, "reason", None) or error
         if content is None:
             answers = "; ".join(f"{mirror}: {problem}" for mirror, problem in problems.items())
             raise DataError(
                 f"{source.title} is not here and cannot be downloaded ({answers})",
-                "connect to the network once, or name a folder with its four files, such as data/mnist of a "
-                "clone of the repository, by --data-dir or the environment variable CNN_NUMBA_DATA",
+                f"connect to the network once, or name a folder with its files or with {source.folder} in it "
+                "by --data-dir or the environment variable CNN_NUMBA_DATA",
             )
-        (working / stem).write_bytes(content)
+        (working / file).write_bytes(content)
 
 
-class _Unreachable(Exception):
-    """A mirror does not deliver the right file; the message says why."""
+def _packed(source):
+    """Return the files to download, and the SHA-256 of what each contains; None for CIFAR-10's archive."""
+    if source.versions:
+        return [(source.versions[0].archive, None)]
+    return [(f"{stem}.gz", digest) for stem, digest in zip(IDX_STEMS.values(), source.digests, strict=True)]
 
 
-def _fetched(url, digest):
-    """Return the unpacked content of `url`, checked by its SHA-256."""
-    if problem := _network_problem(url):
-        raise _Unreachable(problem)
-    try:
-        with urllib.request.urlopen(url, timeout=5 * _NETWORK_SECONDS) as answer:
-            content = unpacked(answer.read())
-    except (OSError, EOFError, ValueError, zlib.error, http.client.HTTPException) as error:
-        raise _Unreachable(getattr(error, "reason", None) or error) from None
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise _Unreachable(f"{url.rpartition('/')[2]} has the wrong SHA-256")
+def _fetched(mirror, file, digest):
+    """Return a file of a mirror; ValueError if that doesn't answer, or the file has another checksum."""
+    if problem := _network_problem(mirror + file):
+        raise ValueError(problem)
+    with urllib.request.urlopen(mirror + file, timeout=5 * _NETWORK_SECONDS) as answer:
+        content = answer.read()
+    if digest is None:
+        cifar.check_md5(file, content)
+    elif hashlib.sha256(unpacked(content)).hexdigest() != digest:
+        raise ValueError(f"{file} has the wrong SHA-256")
     return content
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 import zlib
 from pathlib import Path
 
@@ -24,6 +25,7 @@ CHECKOUT = extras.CHECKOUT
 _LONGEST_HEADER = 16
 _MOST = 1_000_000
 _LARGEST = _LONGEST_HEADER + _MOST * 28 * 28
+_DAY = 24 * 60 * 60
 
 
 # --- Finding files ----------------------------------------------------------------------------------------
@@ -51,7 +53,7 @@ def data_folder(name, data_dir):
 
 def find_files(name, folder):
     """Return the paths of the original files of a data set, by a short name."""
-    source, missing = SOURCES[name], []
+    source, missing, wanted = SOURCES[name], [], {}
     for parent, names in _layouts(source, folder):
         found = {}
         for key, candidates in names.items():
@@ -61,9 +63,11 @@ def find_files(name, folder):
             return found
         if any(found.values()):
             missing = [str(parent / names[key][-1]) for key, path in found.items() if path is None]
+        wanted.setdefault(", ".join(files[-1] for files in names.values()), []).append(str(parent))
     if missing:
         raise DataError(f"{source.title} lacks {', '.join(missing)}", _fix(folder))
-    raise DataError(f"{folder} does not hold {source.title}: {_wanted(source, folder)}", _fix(folder))
+    needed = "; or ".join(f"{files} in {' or '.join(parents)}" for files, parents in wanted.items())
+    raise DataError(f"{folder} does not hold {source.title}: it needs {needed}", _fix(folder))
 
 
 def _layouts(source, folder):
@@ -78,17 +82,6 @@ def _layouts(source, folder):
             yield folder, {"archive": (version.archive,)}
 
 
-def _wanted(source, folder):
-    """Return the end of the error message: which files are missing."""
-    if not source.versions:
-        names = ", ".join(IDX_STEMS.values())
-        return f"neither it nor {folder / source.folder} has the files {names}"
-    batches = (", ".join(batch + version.ending for batch in cifar.BATCHES) for version in source.versions)
-    folders = " or ".join(version.folder for version in source.versions)
-    archives = "".join(f", nor is there {version.archive}" for version in source.versions if version.archive)
-    return f"neither it nor a folder {folders} in it has the files {' or '.join(batches)}{archives}"
-
-
 def _fix(folder):
     """Return how to get good files into `folder`."""
     if Path(folder) == committed_folder():
@@ -97,7 +90,6 @@ def _fix(folder):
 
 
 def _wrong(path, what):
-    """Return the error for a wrong file, with the way to get a good one."""
     return DataError(f"{path} {what}", _fix(path.parent))
 
 
@@ -109,12 +101,10 @@ def working_folder(parent):
     """Make a temporary folder beside the cached arrays; turn an OSError into a DataError."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.ExitStack() as stack:
-            # Without such locks `remove_leftovers` removes nothing.
-            with contextlib.suppress(OSError, ImportError):
-                stack.enter_context(_lock(parent, shared=True))
-            working = tempfile.TemporaryDirectory(prefix=".partial-", dir=parent, ignore_cleanup_errors=True)
-            yield Path(stack.enter_context(working))
+        with tempfile.TemporaryDirectory(
+            prefix=".partial-", dir=parent, ignore_cleanup_errors=True
+        ) as working:
+            yield Path(working)
     except OSError as error:
         raise DataError(
             f"cannot write to the cache folder {parent} ({error.strerror or error})",
@@ -124,23 +114,11 @@ def working_folder(parent):
 
 
 def remove_leftovers(cache):
-    """Remove the working folders of killed processes, unless another process is writing beside them."""
+    """Remove the working folders of killed processes; another process may still write to a younger one."""
     for leftover in cache.glob("*/.partial-*"):
-        with contextlib.suppress(OSError, ImportError), _lock(leftover.parent, shared=False):
-            shutil.rmtree(leftover, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _lock(folder, shared):
-    """Lock a folder, shared or exclusively; the lock ends with its process."""
-    import fcntl  # which Windows lacks
-
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(handle)
+        with contextlib.suppress(OSError):
+            if time.time() - leftover.stat().st_mtime >= _DAY:
+                shutil.rmtree(leftover, ignore_errors=True)
 
 
 # --- Reading ----------------------------------------------------------------------------------------------
@@ -151,17 +129,12 @@ def convert(name, files, log):
 
     `name` may be None for either of the two MNISTs.
     """
-    folder = next(iter(files.values())).parent
+    contents = {key: _content(path) for key, path in files.items()}
     in_batches = name is not None and SOURCES[name].versions
-    if in_batches:
-        version, contents = _batches(SOURCES[name], files)
-        recognised = name
-    else:
-        contents = {array: _content(path) for array, path in files.items()}
-        recognised = _recognise(files, contents)
-    source = SOURCES[settle(name, recognised, folder)]
+    recognised = name if in_batches else _recognise(files, contents)
+    source = SOURCES[settle(name, recognised, next(iter(files.values())).parent)]
     log(f"Converting {source.title} to arrays (once) ...")
-    arrays = _convert_batches(version, files, contents) if in_batches else _convert_idx(files, contents)
+    arrays = _convert_batches(source, files, contents) if in_batches else _convert_idx(files, contents)
     check(arrays, source, files)
     return arrays, recognised
 
@@ -189,14 +162,13 @@ def _recognise(files, contents):
 
 
 def _content(path):
-    """Return the bytes of a file, checked by its checksum and unpacked if it ends in .gz."""
+    """Return the bytes of a file, checked by its checksums, and unpacked if it is a packed IDX file."""
     content = _read(path)
     _check_sha256(path, content)
-    if path.suffix != ".gz":
-        return content
     try:
         with _naming(path):
-            return unpacked(content)
+            cifar.check_md5(path.name, content)
+            return unpacked(content) if path.suffixes == [".gz"] else content
     except EOFError:
         raise _wrong(path, "is truncated: its gzip stream ends early") from None
     except (gzip.BadGzipFile, zlib.error) as error:
@@ -289,27 +261,15 @@ def _idx_lengths(path, content, dimensions):
     return lengths
 
 
-def _batches(source, files):
-    """Return the version of CIFAR-10's format, and the checked content of each batch."""
-    contents = {}
-    for key, path in files.items():
-        contents[key] = _read(path)
-        _check_sha256(path, contents[key])
-        with _naming(path):
-            cifar.check_md5(path.name, contents[key])
-    endings = [path.name.removeprefix(key) for key, path in files.items()]
-    version = next(v for v in source.versions if v.archive in endings or {v.ending} == set(endings))
-    if "archive" in files:
-        with _naming(files["archive"]):
-            return version, cifar.unpacked(version, contents["archive"])
+def _convert_batches(source, files, contents):
+    """Read five training batches and a test batch in CIFAR-10's format, or an archive of them."""
     for (key, path), digest in zip(files.items(), source.digests, strict=False):
         if hashlib.sha256(contents[key]).hexdigest() != digest:
             raise _wrong(path, "is truncated or changed: its SHA-256 differs")
-    return version, contents
-
-
-def _convert_batches(version, files, contents):
-    """Read five training batches and a test batch."""
+    endings = [path.name.removeprefix(key) for key, path in files.items()]
+    version = next(v for v in source.versions if v.archive in endings or {v.ending} == set(endings))
+    if "archive" in files:
+        contents = cifar.unpacked(version, contents["archive"])
     parts = {}
     for batch, content in contents.items():
         with _naming(files.get(batch) or files["archive"]):
@@ -336,7 +296,7 @@ def check(arrays, source, files):
     for split in ("train", "test"):
         images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
         images_at, labels_at = (
-            files.get(f"{split}_{kind}") or files.get("archive") or Path(f"{source.title} ({split} set)")
+            files.get(f"{split}_{kind}", Path(f"{source.title} ({split} set)"))
             for kind in ("images", "labels")
         )
         if images.dtype != np.uint8 or images.shape[1:] != source.image_shape:

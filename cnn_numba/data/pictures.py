@@ -47,7 +47,7 @@ def draw(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     >>> images.shape, labels[:12].tolist()
     ((20, 3, 32, 32), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1])
     """
-    draws = _Draws(seed)
+    draws = _draws(seed)
     labels = np.arange(count, dtype=np.int32) % len(KINDS)
     canvas, ground = _ground(draws, count)
     _add_scraps(draws, canvas)
@@ -56,17 +56,16 @@ def draw(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return _finished(draws, canvas), labels
 
 
-class _Draws:
-    """Random integers from the raw words of a PCG64, whose stream NumPy promises not to change."""
+def _draws(seed):
+    """Return a function that draws integers from `low` to `high`, both included, as an array of a shape."""
+    source = np.random.PCG64(seed)  # NumPy promises not to change its raw words
 
-    def __init__(self, seed):
-        self.source = np.random.PCG64(seed)
-
-    def __call__(self, low, high, *shape):
-        """Return numbers from `low` to `high`, both included, shape `shape`, int32."""
-        words = self.source.random_raw(int(np.prod(shape))) >> np.uint64(32)
+    def draws(low, high, *shape):
+        words = source.random_raw(int(np.prod(shape))) >> np.uint64(32)
         numbers = (words * np.uint64(high - low + 1)) >> np.uint64(32)
         return numbers.astype(np.int32).reshape(shape) + np.int32(low)
+
+    return draws
 
 
 def _ground(draws, count):

@@ -27,9 +27,10 @@ class DataError(ValueError):
 class Source(NamedTuple):
     """The source of a data set.
 
-    torchvision downloads it from `url`; `mirrors` are folders with the four packed files. `digests` are the
-    SHA-256 of the unpacked files: they check them, or distinguish the set from others with the same file
-    names. `versions` are those of CIFAR-10's format. `write` draws the files of a drawn set.
+    `mirrors` are folders to download from: the four packed files, or the archive of the first version, of
+    `megabytes`. `digests` are the SHA-256 of the unpacked files: they check them, or distinguish the set from
+    others with the same file names. `versions` are those of CIFAR-10's format. `write` draws the files of a
+    drawn set. `read` returns a set of something else as a `Dataset`, from the argument `data_dir` of `load`.
     """
 
     title: str
@@ -38,13 +39,15 @@ class Source(NamedTuple):
     classes: tuple
     mean: float = 0.0
     std: float = 1.0
-    url: str | None = None
     mirrors: tuple = ()
+    megabytes: int = 0
     digests: tuple = ()
     versions: tuple = ()
     write: Callable | None = None
+    read: Callable | None = None
 
 
+#: The data sets that `load` knows, by name; `cnn_numba.beyond` adds the course's text.
 SOURCES = {
     "mnist": Source(
         title="MNIST",
@@ -56,6 +59,7 @@ SOURCES = {
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
             "https://raw.githubusercontent.com/cnn-numba/cnn-numba/main/data/mnist/",
         ),
+        megabytes=12,
         digests=(
             "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
             "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -70,7 +74,8 @@ SOURCES = {
         classes=tuple(
             "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot".split(",")
         ),
-        url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/t10k-labels-idx1-ubyte.gz",
+        mirrors=("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
+        megabytes=30,
         digests=(
             "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
             "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
@@ -85,7 +90,8 @@ SOURCES = {
         mean=0.5,
         std=0.5,
         classes=tuple("airplane automobile bird cat deer dog frog horse ship truck".split()),
-        url="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+        mirrors=("https://www.cs.toronto.edu/~kriz/",),
+        megabytes=170,
         versions=(cifar.PYTHON, cifar.BINARY),
     ),
     "made-pictures": Source(
@@ -109,8 +115,8 @@ SOURCES = {
 }
 
 
-def source_of(name, sources=SOURCES):
+def source_of(name):
     """Return the source of the data set `name`; ValueError if it is unknown."""
-    if not isinstance(name, str) or name not in sources:
-        raise ValueError(f"no data set is called {shown(name)}; choose from {', '.join(sources)}")
-    return sources[name]
+    if not isinstance(name, str) or name not in SOURCES:
+        raise ValueError(f"no data set is called {shown(name)}; choose from {', '.join(SOURCES)}")
+    return SOURCES[name]

@@ -25,12 +25,14 @@ class ConvChain:
     since, the backward pass runs layer by layer. The layers are built, and the first one is a `Conv2d`.
     """
 
-    def __init__(self, layers: Sequence[Layer]) -> None:
-        backend = layers[0].backend
-        self.layers, self.ops, self.on_device = list(layers), backend.ops.fused, backend.on_device
-        self.links, self.reference = list(_links(self.layers)), weakref.ref(self)
-        self.needs_grad_input = layers[0].needs_grad_input
-        shape = layers[0].input_shape
+    def __init__(self, links: Sequence[list[Layer]]) -> None:
+        self.layers = [layer for link in links for layer in link]
+        first, backend = self.layers[0], self.layers[0].backend
+        self.ops, self.on_device = backend.ops.fused, backend.on_device
+        #: Each convolution, and whether a pooling follows it.
+        self.links: list[Any] = [(link[0], isinstance(link[-1], MaxPool2d)) for link in links]
+        self.needs_grad_input, self.reference = first.needs_grad_input, weakref.ref(self)
+        shape = first.input_shape
         self.scratch = self.ops.conv_chain_scratch(shape, self._convolutions(), self.needs_grad_input)
 
     def _convolutions(self):
@@ -120,14 +122,6 @@ class ConvChain:
             conv.weight, conv.bias = weight, bias
 
 
-def _links(layers: Sequence[Layer]) -> Iterator[tuple[Conv2d, bool]]:
-    """Yield each convolution, and whether a pooling follows it before the next one."""
-    starts = [index for index, layer in enumerate(layers) if isinstance(layer, Conv2d)]
-    for start, end in zip(starts, [*starts[1:], len(layers)], strict=True):
-        conv: Any = layers[start]
-        yield conv, any(isinstance(layer, MaxPool2d) for layer in layers[start:end])
-
-
 def chained(layers: Sequence[Layer], backend: Backend) -> list[Layer | ConvChain]:
     """Return a model's built layers, with a `ConvChain` in place of those that form one.
 
@@ -138,11 +132,11 @@ def chained(layers: Sequence[Layer], backend: Backend) -> list[Layer | ConvChain
     steps: list[Layer | ConvChain] = []
     rest = list(layers)
     while rest:
-        chain: list[Layer] = []
+        links = []
         while rest and (link := _next_link(rest)):
-            chain += link
+            links.append(link)
             rest = rest[len(link) :]
-        steps.append(ConvChain(chain) if chain else rest.pop(0))
+        steps.append(ConvChain(links) if links else rest.pop(0))
     return steps
 
 

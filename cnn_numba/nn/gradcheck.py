@@ -2,7 +2,6 @@
 
 Nudge one number up and down by epsilon, and see how much the loss moves. That takes two forward passes for
 each number, far too slow to train with, but no calculus: so every backward pass here is checked by it.
-`numerical_gradient` does the nudging, `compare_gradients` compares two gradients, `gradcheck` does both.
 """
 
 from __future__ import annotations
@@ -56,12 +55,6 @@ class GradientReport:
     def max_error(self) -> float:
         """The largest error; NaN if one is NaN."""
         return float(self.error.max())
-
-    @property
-    def relative_error(self) -> np.ndarray:
-        """Each error as a fraction of the larger of the two values; 0 where both are 0."""
-        scale = np.maximum(np.abs(self.received), np.abs(self.expected))
-        return np.divide(self.error, scale, out=np.array(self.error), where=scale != 0)
 
     def __str__(self):
         at = self.index

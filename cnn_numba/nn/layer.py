@@ -135,7 +135,6 @@ class Layer:
         return {name: head(buffer, n) for name, buffer in buffers.items()}
 
     def _refusal(self, takes, input_shape):
-        """Return the error for an input of another shape than the layer takes."""
         return ValueError(f"{self!r} takes {takes}, got {shown(input_shape)}")
 
 

@@ -1,8 +1,4 @@
-"""The batches of an epoch, gathered on the host or on the device into buffers that are allocated once.
-
-The GPU holds the data, the order of the images and two cursors, for the next batch and the current step. The
-step itself advances them.
-"""
+"""The batches of an epoch, gathered on the host or on the device into buffers that are allocated once."""
 
 from __future__ import annotations
 
@@ -55,6 +51,9 @@ class _Batches:
         self.batch_size, self.dtype = model.batch_size, backend.dtype
         self.x = backend.empty((model.batch_size, *images.shape[1:]), np.float32)
         self.y = backend.empty(model.batch_size, np.int32)
+
+    def take_none(self) -> None:
+        """Count a step without a batch, where gathering counts the steps."""
 
 
 class HostBatches(_Batches):

@@ -181,7 +181,6 @@ def _check_size(path):
 
 
 def _check_names(names):
-    """Refuse arrays that no training run writes."""
     if unknown := [name for name in names if not _ARRAYS.fullmatch(name)]:
         raise ValueError(f"no training run writes an array {shown(unknown[0])}")
     if len(names) > _MOST_ARRAYS:
@@ -190,10 +189,10 @@ def _check_names(names):
 
 @contextmanager
 def naming(path: str | PathLike) -> Iterator[None]:
-    """Put a file's name before the message of a ValueError."""
+    """Raise a TypeError or ValueError as a ValueError with a file's name before the message."""
     try:
         yield
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
 
 

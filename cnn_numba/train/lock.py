@@ -66,7 +66,6 @@ def _open(path, flags):
 
 
 def _lock(file, path):
-    """Lock a file, or raise FolderInUse."""
     try:
         import fcntl  # which Windows lacks
 

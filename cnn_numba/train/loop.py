@@ -7,7 +7,7 @@ from cnn_numba.arguments import instance, settings, shown
 from cnn_numba.data import Dataset
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.alone import ALONE, Alone, check_workers
-from cnn_numba.train.callbacks.base import Callbacks, Untimed
+from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.callbacks.divergence import Divergence, TrainingDiverged
 from cnn_numba.train.callbacks.interrupts import Interrupted, Interrupts
 from cnn_numba.train.callbacks.log import Log
@@ -125,33 +125,38 @@ def fit(  # noqa: PLR0913 (these are the options of training)
         Interrupts(),
     ]
     test = dataset.test_images, dataset.test_labels, dataset.mean, dataset.std
-    _train(run, Callbacks(run, callbacks), Evaluation(model, *test, workers=workers, graph=graph))
+    _train(run, callbacks, Evaluation(model, *test, workers=workers, graph=graph))
     return run.history
 
 
 def _train(run, callbacks, evaluation):
-    """Run all steps of all epochs, and call the callbacks at each event."""
+    """Run all steps of all epochs, and call the callbacks in order at each event."""
+
+    def notify(event):
+        for callback in callbacks:
+            getattr(callback, event)(run)
+
     with run.exits:
-        callbacks("prepare")
-        callbacks("begin")
+        notify("prepare")
+        notify("begin")
         while run.epoch < run.epochs:
             batches = run.begin_epoch()
-            callbacks("epoch_begin")
+            notify("epoch_begin")
             for count in batches:
-                callbacks("step_begin")
+                notify("step_begin")
                 run.take(count)
-                callbacks("step_end")
+                notify("step_end")
                 if run.stop:
                     run.wait()
-                    callbacks("interrupted")
-                    raise Interrupted.after(run)
+                    notify("interrupted")
+                    raise Interrupted(run)
             run.wait()
-            callbacks("epoch_trained")
+            notify("epoch_trained")
             run.measured(evaluation())
-            callbacks("epoch_measured")
+            notify("epoch_measured")
             run.finish_epoch()
-            callbacks("epoch_end")
-        callbacks("end")
+            notify("epoch_end")
+        notify("end")
 
 
 def _check_types(model, dataset, optimizer, workers, functions):

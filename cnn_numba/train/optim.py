@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cnn_numba.arguments import SETTINGS, settings, shown
+from cnn_numba.arguments import SETTINGS, number, settings, shown
 from cnn_numba.device import Array, DeviceArray, copy, to_host
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.backends import Backend
@@ -15,14 +15,12 @@ from cnn_numba.ops.backends import Backend
 class Optimizer:
     """The base of both optimisers: the model's arenas, and named arrays of state for checkpoints."""
 
-    kind = "no"  # the prefix of its update functions' names
-    moments: tuple[str, ...] = ()  # the arrays of its state with an element for each parameter
+    kind: str  # the prefix of its functions' names
+    moments: tuple[str, ...]  # the arrays of its state with an element for each parameter
     state: dict[str, Any]  #: What the next step depends on besides parameters and gradients
 
     def __init__(self, model: Sequential, lr: float, **how: float) -> None:
-        (self.lr,) = settings(lr=lr)
-        if self.lr == 0:
-            raise ValueError(f"lr must be a positive number, got {shown(lr)}")
+        self.lr = number(lr, "lr", without=(0.0,))
         self.settings = how
         self.parameters, self.gradients, self.backend = arenas_of(model)
         self.ops = self.backend.ops.update
@@ -32,13 +30,19 @@ class Optimizer:
         """Return the first arguments of an update, which changes them."""
         return self.parameters, self.gradients, *(self.state[name] for name in self.moments)
 
+    def _bias(self):
+        """Return what the next update's bias correction depends on: its number, and the betas."""
+        return ()
+
     def step(self, lr: float | None = None) -> None:
         """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
-        raise TypeError(f"{type(self).__name__} updates nothing: use SGD or Adam")
+        update = getattr(self.ops, f"{self.kind}_update")
+        update(*self._arrays(), *self._bias()[:1], self.lr if lr is None else lr, **self.settings)
+        self.count(1)  # last: a refused update is not a step
 
     def rates(self, lrs: Sequence[float]) -> np.ndarray:
         """Return what `scheduled_step` needs for the next steps, shape (S, 2), float32."""
-        raise TypeError(f"{type(self).__name__} updates nothing: use SGD or Adam")
+        return getattr(self.ops, f"{self.kind}_rates")(lrs, *self._bias())
 
     def scheduled_step(
         self, rates: DeviceArray, cursor: DeviceArray, advances: DeviceArray | None = None, *sums: Any
@@ -56,7 +60,7 @@ class Optimizer:
         load_arrays(self.state, state, type(self).__name__)
 
     def count(self, steps: int) -> None:
-        """Count steps taken by `scheduled_step` or a replay of it."""
+        """Count steps; the caller counts those of `scheduled_step` and of its replays."""
 
 
 class SGD(Optimizer):
@@ -78,14 +82,6 @@ class SGD(Optimizer):
         if nesterov and momentum == 0:
             raise ValueError("nesterov needs a momentum, got 0")
         super().__init__(model, lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
-
-    def step(self, lr: float | None = None) -> None:
-        """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
-        self.ops.sgd_update(*self._arrays(), self.lr if lr is None else lr, **self.settings)
-
-    def rates(self, lrs: Sequence[float]) -> np.ndarray:
-        """Return what `scheduled_step` needs for the next steps, shape (S, 2), float32."""
-        return self.ops.sgd_rates(lrs)
 
 
 class Adam(Optimizer):
@@ -109,19 +105,11 @@ class Adam(Optimizer):
         super().__init__(model, lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
         self.state["step"] = np.zeros((), np.int64)
 
-    def step(self, lr: float | None = None) -> None:
-        """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
-        step = int(self.state["step"]) + 1
-        self.ops.adam_update(*self._arrays(), step, self.lr if lr is None else lr, **self.settings)
-        self.state["step"] += 1  # last: a refused update is not a step
-
-    def rates(self, lrs: Sequence[float]) -> np.ndarray:
-        """Return what `scheduled_step` needs for the next steps, shape (S, 2), float32."""
-        betas = self.settings["beta1"], self.settings["beta2"]
-        return self.ops.adam_rates(lrs, int(self.state["step"]) + 1, *betas)
+    def _bias(self):
+        return int(self.state["step"]) + 1, self.settings["beta1"], self.settings["beta2"]
 
     def count(self, steps: int) -> None:
-        """Count steps taken by `scheduled_step` or a replay of it."""
+        """Count steps for the bias correction."""
         self.state["step"] += steps
 
 

@@ -4,16 +4,14 @@ import csv
 import io
 import itertools
 import json
-import numbers
 import shutil
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from cnn_numba.arguments import shown
 from cnn_numba.train.checkpoint import written_whole
-from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
+from cnn_numba.train.checkpoint_contents import HISTORY_KEYS, check_history
 
 #: The files that are made from the checkpoint.
 RECORDS = ("history.json", "history.csv", "curves.png")
@@ -45,8 +43,8 @@ def move_earlier_run(folder: Path, log: Callable[[str], object]) -> None:
 
 
 def write_history(history: list[dict[str, float]], folder: str | PathLike) -> None:
-    """Write ``history.json`` and ``history.csv``; TypeError or ValueError unless `history` is from `fit`."""
-    _check_history(history)
+    """Write ``history.json`` and ``history.csv``; ValueError unless `history` is as from `fit`."""
+    check_history(history)
     table = io.StringIO()
     writer = csv.DictWriter(table, history[0] if history else HISTORY_KEYS, lineterminator="\n")
     writer.writeheader()
@@ -71,7 +69,7 @@ def plot_history(history: list[dict[str, float]], path: str | PathLike | None = 
     -------
     matplotlib.figure.Figure
     """
-    _check_history(history)
+    check_history(history)
     # Imported here because it takes half a second.
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -92,17 +90,3 @@ def plot_history(history: list[dict[str, float]], path: str | PathLike | None = 
         with written_whole(path) as file:
             figure.savefig(file, dpi=150, format=Path(path).suffix[1:] or None)
     return figure
-
-
-def _check_history(history):
-    """Raise TypeError or ValueError unless the history is as `fit` returns it."""
-    if not isinstance(history, (list, tuple)) or not all(isinstance(entry, dict) for entry in history):
-        raise TypeError(f"history must be a list of dicts, as fit returns it; got {shown(history)}")
-    for index, entry in enumerate(history):
-        missing = [key for key in HISTORY_KEYS if key not in entry]
-        if missing or entry.keys() != history[0].keys():
-            what = f"lacks {', '.join(missing)}" if missing else "has other keys than the first"
-            raise ValueError(f"history must be as fit returns it, but entry {index} {what}: {shown(entry)}")
-        for key, value in entry.items():
-            if isinstance(value, bool) or not isinstance(value, numbers.Real):
-                raise TypeError(f"history must hold numbers, got {key} {shown(value)} in entry {index}")

@@ -100,41 +100,24 @@ def phases_of(
     # A scaler has to change the gradient of the logits before the rest of the backward pass.
     is_plain = type(scaler).scale_gradient is Scaler.scale_gradient
     end = loss_head(model, loss, len(labels)) if is_plain else None
-    if end is None:
-        result = yield from _passes(model, loss, x, labels, scaler, totals)
-    else:
-        result = yield from _passes_with_head(model, end, x, labels, totals)
+    features = model.forward(x, training=True, until=end and end.first)
+    yield "forward"
+    losses = (end or loss).forward(features, labels)
+    if end is None and totals is not None:
+        loss.ops.accumulate_metrics(losses, features, labels, totals)
+    yield "loss"
+    with scaler.quiet():
+        if end is None:
+            layers = model.backward_by_layer(scaler.scale_gradient(loss.backward()))
+        else:
+            rest = model.backward_by_layer(end.backward(labels, totals), until=end.layers[0])
+            layers = itertools.chain(reversed(end.layers), rest)
+        for layer in layers:
+            yield f"backward {layer.name}"
     device.join()
     update()
     yield "update"
-    return result
-
-
-def _passes(model, loss, x, labels, scaler, totals):
-    """Run all layers and the loss one by one, forward and backward."""
-    logits = model.forward(x, training=True)
-    yield "forward"
-    losses = loss.forward(logits, labels)
-    if totals is not None:
-        loss.ops.accumulate_metrics(losses, logits, labels, totals)
-    yield "loss"
-    with scaler.quiet():
-        for layer in model.backward_by_layer(scaler.scale_gradient(loss.backward())):
-            yield f"backward {layer.name}"
-    return losses, logits
-
-
-def _passes_with_head(model, end, x, labels, totals):
-    """Do what `_passes` does, with the last layers and the loss computed together."""
-    features = model.forward(x, training=True, until=end.first)
-    yield "forward"
-    losses = end.forward(features, labels)
-    yield "loss"
-    gradient = end.backward(labels, totals)
-    rest = model.backward_by_layer(gradient, until=end.layers[0])
-    for layer in itertools.chain(reversed(end.layers), rest):
-        yield f"backward {layer.name}"
-    return losses, end.linear.output
+    return losses, end.linear.output if end else features
 
 
 def steps_of(
@@ -171,6 +154,19 @@ class _Steps:
         self.batches = batches_of(model, *data, augmentation=augmentation)
         self.stop = False  #: Whether a worker asked all to stop after the last step
 
+    def _phases(self, count, update, totals):
+        """Take one step, with ``update(scaler)``, and add it to `totals`; yield the name of each phase."""
+        mine, scaler = self.part.workers.count(count), self.part.scaler_of(count)
+        if mine:
+            x, labels = self.batches.take(mine)
+            yield "gather"
+            yield from phases_of(self.model, self.loss, x, labels, scaler, lambda: update(scaler), totals)
+        else:
+            self.batches.take_none()
+            yield from self.part.phases_of_nothing()
+            update(scaler)
+            yield "update"
+
 
 class HostSteps(_Steps):
     """The steps of a training run on the CPU; arguments as for `steps_of`."""
@@ -191,31 +187,18 @@ class HostSteps(_Steps):
 
     def take(self, count: int, stop: bool = False) -> None:
         """Take the next step, on `count` images of all workers together; `stop` asks all to stop after it."""
-        part, lr = self.part, next(self.lrs)
-        mine, scaler = part.workers.count(count), part.scaler_of(count)
+        lr = next(self.lrs)
         self.sums[:] = 0, 0, stop
-        self.labels: Array | None = None
-        if mine:
-            x, self.labels = self.batches.take(mine)
-            part.after("gather")
-            train_step(self.model, self.loss, self.optimizer, x, self.labels, lr, scaler, self._after)
-        else:
-            for phase in part.phases_of_nothing():
-                self._after(phase)
-            scaler.step(self.optimizer, lr)
-            part.after("update")
-        self.wait_for_sums()
+        step = self._phases(count, lambda scaler: scaler.step(self.optimizer, lr), self.step_totals)
+        with closing(step) as phases:
+            for phase in phases:
+                if phase == "loss":
+                    wait_for_sums = self.part.workers.start(self.sums)
+                self.part.after(phase)
+        wait_for_sums()
         self.totals += self.step_totals
         self.count, self.stop = count, self.sums[2] > 0
         self.batches.advance()
-
-    def _after(self, phase):
-        if phase == "loss":
-            if self.labels is not None:
-                losses, logits = head(self.loss.losses, len(self.labels)), self.model.layers[-1].output
-                self.loss.ops.accumulate_metrics(losses, logits, self.labels, self.step_totals)
-            self.wait_for_sums = self.part.workers.start(self.sums)
-        self.part.after(phase)
 
     def wait(self) -> None:
         """Do nothing: on the CPU all steps are done."""
@@ -289,31 +272,21 @@ class DeviceSteps(_Steps):
 
     def _step(self, count):
         """Launch the kernels of one step, as a graph records them; yield the name of each phase."""
-        mine, scaler, sums = self.part.workers.count(count), self.part.scaler_of(count), ()
+        cursors = self.batches.step, self.batches.cursor
+        with self._left_sums() as sums:
 
-        def update():
-            scaler.scheduled_step(self.optimizer, self.batches.step, self.batches.cursor, *sums)
+            def update(scaler):
+                scaler.scheduled_step(self.optimizer, *cursors, *sums)
 
-        if mine:
-            x, labels = self.batches.take(mine)
-            yield "gather"
-            with self._left_sums(scaler) as sums:
-                yield from phases_of(self.model, self.loss, x, labels, scaler, update, self._totals)
-        else:
-            self.batches.take_none()
-            yield from self.part.phases_of_nothing()
-            update()
-            yield "update"
+            yield from self._phases(count, update, self._totals)
 
-    def _left_sums(self, scaler):
+    def _left_sums(self):
         """Return a context whose value gets the sums that the backward pass leaves to the update.
 
         It gets none if the update cannot compute them, or a scaler or other workers need the gradients first.
         """
-        first, kinds = self.model.steps[0], (type(self.part), type(scaler), type(self.optimizer))
-        can = (
-            self.model.backend.ops.fuses("UPDATE_PARTS") and self.optimizer.gradients is self.model.gradients
-        )
-        if can and isinstance(first, ConvChain) and kinds == (Part, Scaler, Adam):
-            return first.leaving_sums()
-        return nullcontext(())
+        first, part, optimizer = self.model.steps[0], self.part, self.optimizer
+        fuses = self.model.backend.ops.fuses("UPDATE_PARTS") and optimizer.gradients is self.model.gradients
+        is_plain = (type(part), type(part.scaler), type(optimizer)) == (Part, Scaler, Adam)
+        leaves = isinstance(first, ConvChain) and fuses and is_plain
+        return first.leaving_sums() if leaves else nullcontext(())

@@ -534,7 +534,7 @@ def test_interrupted_workers_say_once_how_to_resume_and_end_at_once(
     command_line, monkeypatch, tmp_path, here, how
 ):
     def fit(*arguments, **options):
-        raise Interrupted("interrupted", [])
+        raise Interrupted(types.SimpleNamespace(epoch=0, step=7, out=None, history=[]))
 
     def trained(workers):
         with pytest.raises(cli.CliError) as caught:
@@ -546,7 +546,9 @@ def test_interrupted_workers_say_once_how_to_resume_and_end_at_once(
     first, second = together(2, trained)
     # At once: torch aborts where a thread of its own still waits.
     assert (first.status, first.at_once, second.status, second.at_once) == (130, True, 130, True)
-    assert re.match("interrupted: " + how.replace("OUT", re.escape(str(tmp_path / "run"))), str(first))
+    assert re.match(
+        "interrupted at epoch 1, step 7: " + how.replace("OUT", re.escape(str(tmp_path / "run"))), str(first)
+    )
     assert str(second) == ""
 
 

@@ -43,9 +43,9 @@ def test_this_installation_is_healthy():
     findings = list(examine())
     topics = "Python packages torchvision roads numba.cuda kernels GPU driver CPU MNIST"
     assert [finding.topic for finding in findings] == topics.split()
-    assert all(finding.healthy for finding in findings), report(findings)
+    text = "\n".join(map(report, findings))
+    assert all(finding.healthy for finding in findings), text
     assert all(not finding.fix for finding in findings)
-    text = report(findings)
     for word in ("Python", "numpy", "numba-cuda", "torch", "threads", "60000 + 10000 images"):
         assert word in text
 
@@ -202,21 +202,21 @@ def test_a_numpy_that_does_not_work_is_named(monkeypatch):
 
 
 def test_report_aligns_and_puts_the_fix_below():
-    text = report([Finding("GPU", True, "fine"), Finding("torchvision", False, "broken", "mend it")])
+    findings = Finding("GPU", True, "fine"), Finding("torchvision", False, "broken", "mend it")
     lines = ["ok     GPU          fine", "WRONG  torchvision  broken", "                    fix: mend it"]
-    assert text.splitlines() == lines
+    assert [line for finding in findings for line in report(finding).splitlines()] == lines
 
 
 def test_missing_optional_packages_need_no_fix(monkeypatch):
     monkeypatch.setattr(doctor.extras, "present", lambda name: False)
-    first, *_, how = report([doctor._torchvision()]).splitlines()
+    first, *_, how = report(doctor._torchvision()).splitlines()
     assert first.startswith("ok     torchvision  torch and torchvision not installed (optional: ")
     assert how.strip().startswith("to get it: pip install ")
 
 
 def test_packages_of_the_last_notebooks_are_optional(monkeypatch):
     monkeypatch.setattr(doctor.extras, "present", lambda name: name != "jax")
-    first, how = report([doctor._roads()]).splitlines()
+    first, how = report(doctor._roads()).splitlines()
     assert first.startswith("ok     roads        jax not installed (optional: ")
     assert how.strip() == "to get it: pip install --editable ./gpuless --editable '.[roads]'"
 

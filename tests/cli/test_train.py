@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -318,7 +319,7 @@ def test_a_folder_that_cannot_be_written_gives_one_line_before_training(
     def step(*arguments):
         raise AssertionError("a step was taken")
 
-    monkeypatch.setattr("cnn_numba.train.step.train_step", step)
+    monkeypatch.setattr("cnn_numba.train.step.phases_of", step)
     (tmp_path / "file").write_text("in the way")
     code, _, err = run("train", "--epochs", 1, "--out", tmp_path / folder)
     assert code == wanted
@@ -339,7 +340,7 @@ def test_a_folder_that_cannot_be_written_gives_one_line_before_training(
 def test_ctrl_c_ends_cleanly_and_says_how_to_resume(run, fit, nothing_to_load, arguments, command):
     from cnn_numba.train.loop import Interrupted
 
-    fit(Interrupted("interrupted at epoch 1, step 7; saved in runs, resume to go on", []))
+    fit(Interrupted(SimpleNamespace(epoch=0, step=7, out="runs", history=[])))
     code, _, err = run("train", *arguments)
     assert code == 130
     assert err == f"cnn-numba: interrupted at epoch 1, step 7; saved in runs, resume to go on: {command}\n"

@@ -124,7 +124,7 @@ def test_gradcheck_returns_the_error_of_every_element(rng):
     x, grad_output = rng.standard_normal((3, 4)), rng.standard_normal((3, 4))
     report = gradcheck(np.tanh, x, grad_output * (1 - np.tanh(x) ** 2), grad_output)
     assert report.passed
-    assert report.error.shape == report.relative_error.shape == report.wrong.shape == (3, 4)
+    assert report.error.shape == report.wrong.shape == (3, 4)
     assert 0 < report.max_error < 1e-8
     assert not report.wrong.any()
 
@@ -151,9 +151,7 @@ def test_worst_is_measured_against_its_tolerance():
     assert report.index == (1,)
     np.testing.assert_array_equal(report.wrong, [False, True])
     assert report.max_error == pytest.approx(0.1)
-    exact = compare_gradients([0.0, 2.0], [0.0, 2.5], rtol=0, atol=0)
-    assert exact.index == (1,)
-    np.testing.assert_allclose(exact.relative_error, [0, 0.2])
+    assert compare_gradients([0.0, 2.0], [0.0, 2.5], rtol=0, atol=0).index == (1,)
 
 
 @pytest.mark.parametrize(

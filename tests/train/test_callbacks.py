@@ -1,4 +1,4 @@
-"""Each callback alone, around a training run without steps, and the order of the calls."""
+"""Each callback alone, around a training run without steps."""
 
 import errno
 import json
@@ -11,7 +11,7 @@ import pytest
 from test_training import small_net, stripes
 
 from cnn_numba.train.alone import ALONE, Alone
-from cnn_numba.train.callbacks.base import EVENTS, Callback, Callbacks, Untimed
+from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.callbacks.divergence import Divergence, TrainingDiverged, first_not_finite
 from cnn_numba.train.callbacks.interrupts import Interrupted, Interrupts
 from cnn_numba.train.callbacks.log import Log
@@ -40,26 +40,6 @@ def after_steps(run, count):
     for size in run.begin_epoch()[:count]:
         run.take(size)
     return run
-
-
-# --- When they are called ----------------------------------------------------------------------------------
-
-
-def test_callbacks_are_called_in_order_and_only_for_events_they_define():
-    calls = []
-
-    class Noting(Callback):
-        def __init__(self, name):
-            self.name = name
-
-        def step_end(self, run):
-            calls.append((self.name, run))
-
-    callbacks = Callbacks("the run", [Noting("first"), Callback(), Noting("second")])
-    for event in EVENTS:
-        callbacks(event)
-    assert calls == [("first", "the run"), ("second", "the run")]
-    assert [len(callbacks.methods[event]) for event in ("step_begin", "step_end")] == [0, 2]
 
 
 # --- Divergence --------------------------------------------------------------------------------------------
@@ -116,7 +96,7 @@ def test_ctrl_c_is_handled_after_the_step():
         with pytest.raises(KeyboardInterrupt):  # the second one is Python's
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    error = Interrupted.after(run)
+    error = Interrupted(run)
     assert str(error) == "interrupted at epoch 1, step 2; saved in runs, resume to go on"
     assert error.history == []
 

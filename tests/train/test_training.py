@@ -485,42 +485,31 @@ BROKEN = {"bit_generator": "PCG64", "state": {"state": "x", "inc": 1}, "has_uint
         ({"about": {"progress": [1]}}, r"the progress must be an object, got \[1\]"),
         ({"progress": {"recipe": ["mnist"]}}, r"the recipe must be an object, got \['mnist'\]"),
         ({"progress": {"recipe": None}}, "the recipe must be an object, got None"),
-        ({"recipe": {"mean": "x"}}, "mean in the recipe must be a number or a list of numbers, got 'x'"),
-        ({"recipe": {"mean": []}}, r"mean .* got \[\]"),
-        ({"recipe": {"mean": float("nan")}}, "mean .* got nan"),
-        ({"recipe": {"std": 0}}, "std in the recipe must be a positive number or a list of such, got 0"),
-        ({"recipe": {"std": [0.5, -0.5]}}, r"std .* got \[0.5, -0.5\]"),
-        (
-            {"recipe": {"batch_size": "64"}},
-            "batch_size .* must be a whole number from 1 to 2147483647, got '64'",
-        ),
+        ({"recipe": {"batch_size": "64"}}, "batch_size in the recipe must be an int, got '64'"),
         ({"recipe": {"batch_size": True}}, "batch_size .* got True"),
-        ({"recipe": {"lr": 0}}, "lr .* must be a positive number, got 0"),
+        ({"recipe": {"lr": 0}}, "lr in the recipe must be above 0 and at most 3.4.*, got 0"),
         ({"recipe": {"epochs": 0}}, "epochs .* got 0"),
         ({"recipe": {"seed": -1}}, "seed .* got -1"),
-        (
-            {"progress": {"epoch": "three"}},
-            "epoch in the progress must be .* from 0 to 2147483647, got 'three'",
-        ),
+        ({"progress": {"epoch": "three"}}, "epoch in the progress must be an int, got 'three'"),
         ({"progress": {"epoch": -1}}, "epoch .* got -1"),
         ({"progress": {"epoch": 1.0}}, r"epoch .* got 1\.0"),
-        ({"progress": {"epoch": 10**4000}}, r"epoch .* to 2147483647, got 1000+\.\.\.0+$"),
-        ({"progress": {"step": 2**31}}, "step .* to 2147483647, got 2147483648"),
+        ({"progress": {"epoch": 10**4000}}, r"epoch .* at most 2147483647, .* got 1000+\.\.\.0+$"),
+        ({"progress": {"step": 2**31}}, "step .* at most 2147483647, .* got 2147483648"),
         ({"progress": {"threads": 10**4000}}, r"threads .* got 1000+\.\.\.0+$"),
         ({"recipe": {"batch_size": 10**4000}}, r"batch_size .* got 1000+\.\.\.0+$"),
         ({"recipe": {"device": "\x1b[2J"}}, r"device in the recipe must be a name, got '\\x1b\[2J'"),
         ({"recipe": {"device": "x" * 61}}, r"device .* got 'x+\.\.\.x+'"),
-        ({"progress": {"epoch": 2}}, "after 2 epochs the history has 1"),
+        ({"progress": {"epoch": 2}}, r"after 2 epochs the history has \[1\]"),
         ({"progress": {"step": -3}}, "step .* got -3"),
         ({"progress": {"totals": [1.0]}}, r"totals .* must be two numbers, got \[1\.0\]"),
         ({"progress": {"totals": [float("inf"), 1]}}, r"totals .* got \[inf, 1\]"),
         ({"progress": {"seconds": "x"}}, "seconds .* got 'x'"),
         ({"progress": {"seconds": 10**400}}, "seconds .* got 1000"),
-        ({"progress": {"history": {}}}, "history .* must be a list of epochs .* got {}"),
-        ({"progress": {"history": ["x"]}}, "history .* got .'x'"),
-        ({"progress": {"history": [{"epoch": 1}]}}, "history .* train_loss.* got .{'epoch': 1}"),
+        ({"progress": {"history": {}}}, "history .* must be a list of epochs, .* got {}"),
+        ({"progress": {"history": ["x"]}}, "history .* got 'x' at index 0"),
+        ({"progress": {"history": [{"epoch": 1}]}}, "history .* train_loss.* got {'epoch': 1}"),
         ({"progress": {"history": [ENTRY | {"extra": 1}]}}, "history .* got "),
-        ({"progress": {"history": [ENTRY | {"epoch": 2}]}}, "history .* got "),
+        ({"progress": {"history": [ENTRY | {"epoch": 2}]}}, r"after 1 epochs the history has \[2\]"),
         ({"progress": {"history": [ENTRY | {"seconds": None}]}}, "history .* got "),
         ({"progress": {"generator": None}}, "generator .* must be the state of a NumPy generator, got None"),
         ({"progress": {"generator": {}}}, "generator .* got {}"),
@@ -568,10 +557,20 @@ def test_a_crafted_training_is_not_resumed(tmp_path, interrupted, changes, messa
     assert "\n" not in str(caught.value)
 
 
-def test_a_mean_for_other_channels_raises(tmp_path, monkeypatch, interrupted):
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("mean", [0.0, 0.5], "one number or one for each of 1 channels"),
+        ("mean", [], "one number or one for each of 1 channels"),
+        ("mean", "x", "a number, got 'x'"),
+        ("mean", float("nan"), "at least .* got nan"),
+        ("std", 0, "at least .* got 0"),
+    ],
+)
+def test_a_mean_that_cannot_be_raises(tmp_path, monkeypatch, interrupted, name, value, message):
     monkeypatch.setitem(MODELS, "stripes_net", lambda batch_size, device, precision: small_net())
-    path = crafted(tmp_path / "net.npz", interrupted, recipe={"mean": [0.0, 0.5]})
-    with pytest.raises(ValueError, match=r"net\.npz: mean must be one number or one for each of 1 channels"):
+    path = crafted(tmp_path / "net.npz", interrupted, recipe={name: value})
+    with pytest.raises(ValueError, match=rf"net\.npz: {name} must be {message}"):
         load_model(path)
 
 

@@ -1,6 +1,6 @@
 """Callbacks: work around the steps of a training run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 
@@ -40,30 +40,6 @@ class Callback:
 
     def end(self, run: Any) -> None:
         """After the last epoch."""
-
-
-EVENTS = tuple(name for name in vars(Callback) if not name.startswith("_"))
-
-
-class Callbacks:
-    """Calls the callbacks of a training run in order: ``callbacks("step_end")``."""
-
-    def __init__(self, run: Any, callbacks: Sequence[Callback]) -> None:
-        self.run = run
-        # Only overridden methods: a step on a GPU may take less time than twenty empty calls.
-        self.methods = {
-            event: [
-                getattr(each, event)
-                for each in callbacks
-                if getattr(type(each), event) is not getattr(Callback, event)
-            ]
-            for event in EVENTS
-        }
-
-    def __call__(self, event: str) -> None:
-        """Call the method of this name of each callback."""
-        for method in self.methods[event]:
-            method(self.run)
 
 
 class Untimed(Callback):

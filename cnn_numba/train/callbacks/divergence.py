@@ -42,14 +42,11 @@ class Divergence(Callback):
 
 
 def _insist_on_finite(loss, run):
-    if not math.isfinite(loss):
-        raise TrainingDiverged(_where(run))
-
-
-def _where(run):
-    """Return when the loss became NaN or infinite, and in which layer."""
+    """Raise TrainingDiverged, with step and layer if they are known, unless the loss is finite."""
+    if math.isfinite(loss):
+        return
     if not run.steps.cheap_totals:
-        return (
+        raise TrainingDiverged(
             f"the loss became NaN or infinite in epoch {run.epoch + 1}; on the GPU it is checked once per "
             "epoch. Try a smaller learning rate, or train on the CPU to see in which step it begins."
         )
@@ -59,7 +56,9 @@ def _where(run):
         layer = run.model.every_layer[min(first)]
         reason = f"it begins in the output of {layer.name}, {layer!r}"
     where = f"epoch {run.epoch + 1}, step {run.step}, learning rate {run.lr(-1):g}"
-    return f"the loss became NaN or infinite at {where}: {reason}. Try a smaller learning rate."
+    raise TrainingDiverged(
+        f"the loss became NaN or infinite at {where}: {reason}. Try a smaller learning rate."
+    )
 
 
 def first_not_finite(model: Sequential) -> int | None:

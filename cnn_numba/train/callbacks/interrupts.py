@@ -14,15 +14,10 @@ SAME_SIGNAL = 3.0
 class Interrupted(KeyboardInterrupt):
     """Training was interrupted between two steps, and saved; `history` has the finished epochs."""
 
-    def __init__(self, message: str, history: list[dict[str, float]]) -> None:
-        super().__init__(message)
-        self.history = history
-
-    @classmethod
-    def after(cls, run: Run) -> "Interrupted":
-        """Return the error for a training run that was interrupted after its last step."""
+    def __init__(self, run: Run) -> None:
         kept = "" if run.out is None else f"; saved in {run.out}, resume to go on"
-        return cls(f"interrupted at epoch {run.epoch + 1}, step {run.step}{kept}", run.history)
+        super().__init__(f"interrupted at epoch {run.epoch + 1}, step {run.step}{kept}")
+        self.history = run.history
 
 
 class Interrupts(Callback):

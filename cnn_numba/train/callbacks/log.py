@@ -19,8 +19,14 @@ class Log(Callback):
 
     def begin(self, run: Run) -> None:
         """Warn if training is too short; log that kernels compile if the first step takes long."""
-        if not run.resumed:
-            self._warn_of_few_steps(run)
+        steps = run.epochs * run.steps_per_epoch
+        if steps < FEW_STEPS and not run.resumed:
+            batch_size = max(len(run.dataset.train_images) * run.epochs // FEW_STEPS, 1)
+            epochs = math.ceil(FEW_STEPS / run.steps_per_epoch)
+            run.log(
+                f"warning: few steps to learn from, {steps} in all: choose a batch size of at most "
+                f"{batch_size}, or at least {epochs} epochs"
+            )
         self.timer = threading.Timer(SLOW, self._say_what_takes_long, [run])
         self.timer.daemon = True
         self.timer.start()
@@ -29,16 +35,6 @@ class Log(Callback):
     def _say_what_takes_long(self, run):
         self.compiling = " with compilation"
         run.log("Compiling kernels (once) ...")
-
-    def _warn_of_few_steps(self, run):
-        steps = run.epochs * run.steps_per_epoch
-        if steps < FEW_STEPS:
-            batch_size = max(len(run.dataset.train_images) * run.epochs // FEW_STEPS, 1)
-            epochs = math.ceil(FEW_STEPS / run.steps_per_epoch)
-            run.log(
-                f"warning: few steps to learn from, {steps} in all: choose a batch size of at most "
-                f"{batch_size}, or at least {epochs} epochs"
-            )
 
     def step_end(self, run: Run) -> None:
         """Keep the first loss, for comparison with the last one."""

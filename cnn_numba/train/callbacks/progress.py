@@ -1,7 +1,6 @@
 """Progress of training step by step: a bar, and the caller's function."""
 
 from collections.abc import Callable
-from typing import Any
 
 from cnn_numba.train.callbacks.base import Callback
 from cnn_numba.train.run import Run
@@ -9,12 +8,6 @@ from cnn_numba.train.run import Run
 
 class Progress(Callback):
     """A bar for each epoch, with the mean loss and the accuracy so far."""
-
-    bar: Any = None
-
-    def begin(self, run: Run) -> None:
-        """Make sure that the last bar is closed when training ends."""
-        run.exits.callback(self.epoch_trained, run)
 
     def epoch_begin(self, run: Run) -> None:
         """Open the bar."""
@@ -26,6 +19,7 @@ class Progress(Callback):
             initial=run.step * run.batch_size,
             unit=" images",
         )
+        run.exits.callback(self.bar.close)  # if training ends within the epoch
 
     def step_end(self, run: Run) -> None:
         """Move the bar; format the figures only when it was redrawn."""
@@ -36,9 +30,7 @@ class Progress(Callback):
 
     def epoch_trained(self, run: Run) -> None:
         """Close the bar."""
-        if self.bar is not None:
-            self.bar.close()
-            self.bar = None
+        self.bar.close()
 
 
 class OnStep(Callback):

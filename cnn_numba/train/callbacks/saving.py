@@ -74,6 +74,8 @@ class Saving(Callback):
 def progress_of(run: Run, totals: list[float]) -> dict[str, Any]:
     """Return the progress of a training run for a checkpoint, with these totals of all workers."""
     progress = {
+        "run": run.workers.run,
+        "workers": run.workers.size,
         "recipe": run.recipe,
         "epoch": run.epoch,
         "step": run.step,
@@ -85,10 +87,6 @@ def progress_of(run: Run, totals: list[float]) -> dict[str, Any]:
     }
     if run.first_loss is not None:
         progress["first_loss"] = run.first_loss
-    if run.workers.many:
-        progress["workers"] = run.workers.size
-    if run.workers.run:
-        progress["run"] = run.workers.run
     return progress
 
 
