@@ -275,8 +275,8 @@ def device(name: str | Device, /, **changes: Any) -> Device:
     name : str
         One of `DEVICES`; "A100" and "H100" are the SXM modules.
     **changes
-        Fields of `Device` to change, such as ``clock=1.0``. A change of the hardware, such as ``sms=46``, sets
-        `rows` and `error` to 0, and reports are unsure.
+        Fields of `Device` to change, such as ``clock=1.0``. Other hardware, such as ``sms=46``, sets `rows`
+        and `error` to 0, and reports are unsure.
 
     Raises
     ------
