@@ -33,6 +33,7 @@ from cnn_numba.ops.shared.products import (
     Tile,
     begin_at,
     ffma_tiles,
+    hold_loads,
     product_engine,
     scattered_store,
     tensor_tiles,
@@ -202,7 +203,7 @@ def pixels_operand(tile, position, reader):
                 values[i * each + c] = float32(0)
                 if (row < uint32(gather.source_h)) & (column < uint32(gather.source_w)):
                     values[i * each + c] = read(images, uint32(corner[c] + offset), row, column, gather)
-        cuda.syncwarp()  # with these addresses, ptxas must load at once: see `products._multiplier`
+        hold_loads()  # at once: the addresses take many instructions
 
     @cuda.jit(device=True)
     def stash(source, values, tile, at):

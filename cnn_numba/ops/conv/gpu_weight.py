@@ -19,6 +19,7 @@ from cnn_numba.ops.shared.products import (
     Operand,
     Tile,
     ffma_tiles,
+    hold_loads,
     product_engine,
     scattered_store,
     tensor_tiles,
@@ -191,7 +192,7 @@ def columns_operand(tile, outputs, has_ones):
             in_w = uint32(left + column_w[i]) < uint32(shape.width)
             if (k < end) & in_h & in_w:
                 values[i] = x[uint32(corner + column_at[i])]
-        cuda.syncwarp()  # with these addresses, ptxas must load at once: see `products._multiplier`
+        hold_loads()  # at once: the addresses take many instructions
 
     return Operand(fetch, *scattered_store(place, loads, jump, pitch), pitch), columns
 

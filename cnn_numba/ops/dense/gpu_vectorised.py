@@ -45,13 +45,15 @@ def aligned(matrix, vector=4):
 
 
 def _places(lines, tile):
-    """Make two device functions: where a thread's first element lies in the tile, as (line, k) and as index.
+    """Make three device functions: the (line, k) of a thread in a tile, its index there, and the store.
 
     With `along_k` neighbours in memory have neighbouring k, else neighbouring lines; so have a thread's four
-    elements, and the next thread's.
+    elements, and the next thread's. Return also how many vectors of four a thread has, and how far they are
+    apart, in lines or in k.
     """
     fours_along_k, fours_along_lines = uint32(tile.depth // 4), uint32(lines // 4)
-    pitch = uint32(lines + tile.padding)
+    pitch, fours = lines + tile.padding, lines * tile.depth // (4 * tile.threads)
+    line_jump, k_jump = 4 * tile.threads // tile.depth, 4 * tile.threads // lines
 
     @cuda.jit(device=True)
     def place(along_k):
@@ -63,9 +65,21 @@ def _places(lines, tile):
     @cuda.jit(device=True)
     def begin(source):
         line, k = place(source[1])
-        return uint32(k * pitch + line)
+        return uint32(k * uint32(pitch) + line)
 
-    return place, begin
+    @cuda.jit(device=True)
+    def stash(source, values, tile, first):
+        along_k = source[1]
+        if along_k:
+            for v in range(fours):
+                for i in range(4):
+                    tile[first + uint32(v * line_jump + i * pitch)] = values[4 * v + i]
+        else:
+            for v in range(fours):
+                at = first + uint32(v * k_jump * pitch)
+                store4(tile, at, values[4 * v], values[4 * v + 1], values[4 * v + 2], values[4 * v + 3])
+
+    return (place, begin, stash), fours, (line_jump, k_jump)
 
 
 class _Operand(NamedTuple):
@@ -84,10 +98,8 @@ def _operand(lines, tile, vectors):
     The tiles end where the product ends, so the first one may begin before the product does, and has zeros
     there. No later load has to ask where the product ends.
     """
-    place, begin = _places(lines, tile)
-    pitch, zero, tile_depth = lines + tile.padding, uint32(0), uint32(tile.depth)
-    fours = lines * tile.depth // (4 * tile.threads)  # vectors of a thread, this far apart:
-    line_jump, k_jump = uint32(4 * tile.threads // tile.depth), uint32(4 * tile.threads // lines)
+    (place, begin, stash), fours, jumps = _places(lines, tile)
+    zero, tile_depth, (line_jump, k_jump) = uint32(0), uint32(tile.depth), map(uint32, jumps)
 
     @cuda.jit(device=True)
     def source(matrix, along_k, first_line, lines, depth, part, at):
@@ -135,20 +147,8 @@ def _operand(lines, tile, vectors):
                 values[4 * v + i] = matrix[uint32(at[v] + i)] if is_inside else float32(0)
             at[v] = uint32(at[v] + step)
 
-    @cuda.jit(device=True)
-    def stash(source, values, tile, first):
-        along_k = source[1]
-        if along_k:
-            for v in range(fours):
-                for i in range(4):
-                    tile[first + uint32(v * line_jump + i * pitch)] = values[4 * v + i]
-        else:
-            for v in range(fours):
-                at = first + uint32(v * k_jump * pitch)
-                store4(tile, at, values[4 * v], values[4 * v + 1], values[4 * v + 2], values[4 * v + 3])
-
     fetch, fetch_first = (fetch_vectors, fetch_first) if vectors else (fetch_numbers, None)
-    return _Operand(Operand(fetch, begin, stash, pitch, fetch_first), source, fours)
+    return _Operand(Operand(fetch, begin, stash, lines + tile.padding, fetch_first), source, fours)
 
 
 @cuda.jit(device=True)

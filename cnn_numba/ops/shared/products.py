@@ -118,6 +118,20 @@ def ffma_tiles(tile):
     return [tile._replace(precision=precision) for precision in REDUCED]
 
 
+@cuda.jit(device=True)
+def _go_on():
+    pass
+
+
+@cuda.jit(device=True)
+def hold_loads():
+    """Keep ptxas from moving loads from before to after this.
+
+    It likes to move those of the next tile behind all multiplications, to where their results are used.
+    """
+    cuda.syncwarp()
+
+
 def _fragments(tile, row_pitch, column_pitch):
     """Make two device functions: where a thread reads its parts of the operands, and `_multiplier` of them.
 
@@ -161,7 +175,7 @@ def _fragments(tile, row_pitch, column_pitch):
 
     @cuda.jit(device=True)
     def multiply(tile, row_at, column_at, rows, columns, sums):
-        cuda.syncwarp()  # see `_multiplier`
+        hold_loads()
         for j in range(column_tiles):
             right = four(tile, column_at + uint32(8 * j), column_step)
             columns[4 * j], columns[4 * j + 1], columns[4 * j + 2], columns[4 * j + 3] = right
@@ -198,26 +212,22 @@ def _rounder(tile, loads):
     return round_values if nearest else leave
 
 
-def _multiplier(tile, row_pitch, column_pitch, steps, whole=True):
+def _multiplier(tile, row_pitch, column_pitch, steps, in_the_middle=_go_on):
     """Make a device function that adds `steps` products, a power of 2, to each of a thread's sums.
 
     Every number that comes from shared memory is used thread_columns (or thread_rows) times, so that
     multiplying takes longer than loading. The steps are written out one after the other, as the compiler
     would not do it: their addresses are constants from the first, and the loads of one run beside the
-    multiplications of another.
-
-    ptxas likes to move the loads of the next tile behind all multiplications, where their results are used.
-    It does not move them across the warp's barrier in the middle.
+    multiplications of another. The device function `in_the_middle` is called after half of them.
     """
     if steps > 1:
-        half = _multiplier(tile, row_pitch, column_pitch, steps // 2, whole=False)
+        half = _multiplier(tile, row_pitch, column_pitch, steps // 2)
         row_jump, column_jump = uint32(steps // 2 * row_pitch), uint32(steps // 2 * column_pitch)
 
         @cuda.jit(device=True)
         def multiply(tile, row_at, column_at, rows, columns, sums):
             half(tile, row_at, column_at, rows, columns, sums)
-            if whole:
-                cuda.syncwarp()
+            in_the_middle()
             half(tile, row_at + row_jump, column_at + column_jump, rows, columns, sums)
 
         return multiply
@@ -243,6 +253,31 @@ def _multiplier(tile, row_pitch, column_pitch, steps, whole=True):
     return multiply_once
 
 
+def _tile_multiplier(tile, left_pitch, right_pitch):
+    """Make two device functions: where in the tiles a thread reads first, and what multiplies two tiles.
+
+    Return also how many numbers its two local arrays have.
+    """
+    if tile.tensor_cores:
+        steps, numbers = 16, (1, 2 * tile.thread_columns)
+        first, multiply = _fragments(tile, left_pitch, right_pitch)
+    else:
+        steps, numbers = 8, (tile.thread_rows, tile.thread_columns)
+        first, _, _ = thread_results(tile)
+        multiply = _multiplier(tile, left_pitch, right_pitch, steps, hold_loads)
+    left_jump, right_jump = uint32(steps * left_pitch), uint32(steps * right_pitch)
+    size = tile.depth * left_pitch
+
+    @cuda.jit(device=True)
+    def multiply_tiles(tiles, left_at, right_at, rows, columns, sums):
+        left_end = uint32(left_at + size)
+        while left_at != left_end:
+            multiply(tiles, left_at, right_at, rows, columns, sums)
+            left_at, right_at = uint32(left_at + left_jump), uint32(right_at + right_jump)
+
+    return first, multiply_tiles, numbers
+
+
 def product_engine(tile, left, right):
     """Make the main loop of a matrix product, ``accumulate(left_source, right_source, begin, end, sums)``.
 
@@ -250,29 +285,14 @@ def product_engine(tile, left, right):
     `end`. The whole block must call it: it has barriers.
     """
     depth, results = uint32(tile.depth), tile.results
-    thread_rows, thread_columns = tile.thread_rows, tile.thread_columns
     row_loads, column_loads = tile.row_loads, tile.column_loads
     left_half, half = tile.depth * left.pitch, tile.depth * (left.pitch + right.pitch)
     size = 2 * half
     fetch_left, begin_left, stash_left, _, first_left = left
     fetch_right, begin_right, stash_right, _, first_right = right
     fetch_first_left, fetch_first_right = first_left or fetch_left, first_right or fetch_right
-    if tile.tensor_cores:
-        steps, row_numbers, column_numbers = 16, 1, 2 * thread_columns
-        first, multiply = _fragments(tile, left.pitch, right.pitch)
-    else:
-        steps, row_numbers, column_numbers = 8, thread_rows, thread_columns
-        multiply = _multiplier(tile, left.pitch, right.pitch, steps)
-        first, _, _ = thread_results(tile)
-    left_jump, right_jump = uint32(steps * left.pitch), uint32(steps * right.pitch)
+    first, multiply, (row_numbers, column_numbers) = _tile_multiplier(tile, left.pitch, right.pitch)
     round_left, round_right = _rounder(tile, row_loads), _rounder(tile, column_loads)
-
-    @cuda.jit(device=True)
-    def multiply_tile(tiles, left_at, right_at, rows, columns, sums):
-        left_end = uint32(left_at + left_half)
-        while left_at != left_end:
-            multiply(tiles, left_at, right_at, rows, columns, sums)
-            left_at, right_at = uint32(left_at + left_jump), uint32(right_at + right_jump)
 
     @cuda.jit(device=True)
     def stash(left_source, right_source, next_left, next_right, tiles, left_to, right_to):
@@ -305,13 +325,13 @@ def product_engine(tile, left, right):
             # The next tiles are on their way from global memory while the current ones are multiplied.
             fetch_left(left_source, start, end, next_left)
             fetch_right(right_source, start, end, next_right)
-            multiply_tile(tiles, left_at, right_at, rows, columns, sums)
+            multiply(tiles, left_at, right_at, rows, columns, sums)
             left_to, right_to = uint32(left_to + move), uint32(right_to + move)
             left_at, right_at = uint32(left_at + move), uint32(right_at + move)
             move = uint32(-move)
             stash(left_source, right_source, next_left, next_right, tiles, left_to, right_to)
             start = uint32(start + depth)
-        multiply_tile(tiles, left_at, right_at, rows, columns, sums)
+        multiply(tiles, left_at, right_at, rows, columns, sums)
 
     return accumulate
 

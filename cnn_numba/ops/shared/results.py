@@ -87,6 +87,14 @@ def at_least(bound, value):
     return bound if value < bound else value
 
 
+@cuda.jit(device=True)
+def _activated(four, relu):
+    if relu:
+        a, b, c, d = four
+        four = at_least(ZERO, a), at_least(ZERO, b), at_least(ZERO, c), at_least(ZERO, d)
+    return four
+
+
 def _written_out(count, step):
     """Make a device function ``(0, given)`` that calls ``step(i, given)`` for each i below `count`.
 
@@ -131,12 +139,13 @@ def result_store(tile, place, addend, by_row=False):
         if by_row:
             addends[0] = addend(given, m)
         if m < rows:
-            one, two = sums[at] + addends[0], sums[at + 1] + addends[second]
-            three, last = sums[at + 2] + addends[third], sums[at + 3] + addends[fourth]
-            if relu:
-                one, two = at_least(ZERO, one), at_least(ZERO, two)
-                three, last = at_least(ZERO, three), at_least(ZERO, last)
-            four = one, two, three, last
+            four = (
+                sums[at] + addends[0],
+                sums[at + 1] + addends[second],
+                sums[at + 2] + addends[third],
+                sums[at + 3] + addends[fourth],
+            )
+            four = _activated(four, relu)
             if not fours:
                 _put_each(target, places, m * pitch, four)
             elif places[0] != OUTSIDE:
