@@ -10,7 +10,7 @@ took part in, through the weights it met there. With a stride the pixels fall in
 odd rows: those of one class meet the same weights, and each class is a convolution of stride 1.
 
 One kernel does both, except for large 3x3 convolutions (`gpu_direct`). A `Gather` (`index_maps`) says which
-numbers are multiplied. In a model, a convolution with a 2x2 pooling runs `ops/fused` instead.
+numbers are multiplied. In a model, a float32 convolution with a 2x2 pooling runs in `ops/fused` instead.
 """
 
 from typing import NamedTuple
