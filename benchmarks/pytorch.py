@@ -51,6 +51,7 @@ def pytorch_twin(model, initialise=True):
         layers.ReLU: lambda our: nn.ReLU(),
         layers.Sigmoid: lambda our: nn.Sigmoid(),
         layers.Tanh: lambda our: nn.Tanh(),
+        layers.GELU: lambda our: nn.GELU(),
         recurrent.Rows: lambda our: nn.Flatten(1, 2),
         recurrent.LSTM: _lstm_twin,
     }

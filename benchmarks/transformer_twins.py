@@ -3,7 +3,6 @@
 from cnn_numba.beyond import transformer
 from cnn_numba.beyond.attention.layers import MultiHeadAttention
 from cnn_numba.beyond.embedding import layers as embedding
-from cnn_numba.nn.layers import GELU
 
 
 def transformer_twins(twins):
@@ -48,7 +47,6 @@ def transformer_twins(twins):
         MultiHeadAttention: SelfAttention,
         transformer.TokenLinear: lambda our: nn.Linear(our.in_features, our.out_features),
         transformer.FlattenTokens: lambda our: nn.Flatten(0, 1),
-        GELU: lambda our: nn.GELU(),
         transformer.Chain: lambda our: nn.Sequential(*inner(our)),
         transformer.TransformerBlock: lambda our: nn.Sequential(*inner(our)),
         transformer.Residual: lambda our: Residual(*inner(our)),

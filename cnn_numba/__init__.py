@@ -14,6 +14,7 @@ from cnn_numba import data
 from cnn_numba.data import DATASETS, DataError, Dataset, batches, load
 from cnn_numba.nn.gradcheck import compare_gradients, gradcheck, numerical_gradient
 from cnn_numba.nn.layers import (
+    GELU,
     AvgPool2d,
     Conv2d,
     CrossEntropyLoss,
@@ -76,6 +77,7 @@ __all__ = [  # noqa: RUF022 (in the order of the course)
     "ReLU",
     "Sigmoid",
     "Tanh",
+    "GELU",
     "BatchNorm2d",
     "LayerNorm",
     "Rows",

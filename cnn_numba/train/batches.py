@@ -96,7 +96,7 @@ class DeviceBatches(_Batches):
         # reads the first and moves the second, and the update does the opposite.
         self._begun = np.array([0, -1], np.int32)
         self._cursors = device.to_device(self._begun)
-        self.cursor, self.step = self._cursors[:1], self._cursors[1:]
+        self.batch_cursor, self.step_cursor = self._cursors[:1], self._cursors[1:]
         self._order = device.pinned(count, np.int64)
         # Seed and epoch of the random numbers, on the device because later epochs replay the launches.
         self.draw = device.zeros(2, np.uint32)
@@ -115,20 +115,20 @@ class DeviceBatches(_Batches):
         Pass it to the model before its parameters change: the launch may compute the first layers too.
         """
         x, y = head(self.x, count), head(self.y, count)
-        inputs = self.images, self.labels, self.order, self.cursor, self.mean, self.std
+        inputs = self.images, self.labels, self.order, self.batch_cursor, self.mean, self.std
         if self.augmentation is None:
             chain, gather = self.model.steps[0], self.gather.gather_batch_at
             if isinstance(chain, ConvChain) and "forward" not in vars(self.model):
                 gather = chain.gather
-            return gather(*inputs, x, y, self.batch_size, self.step)
+            return gather(*inputs, x, y, self.batch_size, self.step_cursor)
         padding, flip, _ = self.augmentation
         self.take_none()
         return self.gather.gather_augmented_at(*inputs, padding, flip, self.draw, x, y, self.batch_size)
 
     def take_none(self) -> None:
         """Move the cursor of the steps, where gathering doesn't."""
-        self.gather.advance(self.step)
+        self.gather.advance(self.step_cursor)
 
     def advance(self) -> None:
         """Move the cursor to the next batch, where no update does."""
-        self.gather.advance(self.cursor)
+        self.gather.advance(self.batch_cursor)

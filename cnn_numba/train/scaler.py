@@ -1,4 +1,7 @@
-"""Scaling of gradients before an update: none in the core, loss scaling in `beyond.precision`."""
+"""Scaling of gradients before an update: none in the core, loss scaling in `beyond.precision`.
+
+A scaler also holds the learning rates of the steps, on the device.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -2,7 +2,8 @@
 
 On the GPU a whole step is replayed as one CUDA graph (`graphs`), so it takes nothing from the host: the order
 of the images, the learning rates and the running totals are on the device, and so are the cursors that name
-the batch and the step. The step itself advances them.
+the batch and the step. The step itself advances them. The scheduled kernels of `ops/update/gpu.py` and
+`ops/fused/gpu_update.py` read the learning rates.
 """
 
 from __future__ import annotations
@@ -272,7 +273,7 @@ class DeviceSteps(_Steps):
 
     def _step(self, count):
         """Launch the kernels of one step, as a graph records them; yield the name of each phase."""
-        cursors = self.batches.step, self.batches.cursor
+        cursors = self.batches.step_cursor, self.batches.batch_cursor
         with self._left_sums() as sums:
 
             def update(scaler):

@@ -253,6 +253,8 @@ _SHORT = {
 _POSITIVE = frozenset(
     "sms clock dram dram_share channels l2 l2_share slices slice_bytes l1 l1_bytes lsu_lanes".split()
 )
+# If only these change, it is still the GPU whose published times the model was compared with.
+_SETTINGS = frozenset("name clock nvlink rows error".split())
 
 
 def devices_of(gpu: str | Device | Iterable[str | Device]) -> tuple[list[Device], bool]:
@@ -273,7 +275,8 @@ def device(name: str | Device, /, **changes: Any) -> Device:
     name : str
         One of `DEVICES`; "A100" and "H100" are the SXM modules.
     **changes
-        Fields of `Device` to change, such as ``clock=1.0``.
+        Fields of `Device` to change, such as ``clock=1.0``. Other hardware, such as ``sms=46``, sets `rows`
+        and `error` to 0, and reports are unsure.
 
     Raises
     ------
@@ -295,6 +298,8 @@ def device(name: str | Device, /, **changes: Any) -> Device:
     if bad:
         named = ", ".join(f"{name}={value!r}" for name, value in sorted(bad.items()))
         raise ValueError(f"a device needs positive numbers, got {named}")
+    if any(changes[field] != getattr(found, field) for field in changes.keys() - _SETTINGS):
+        changes = {"rows": 0, "error": 0.0} | changes
     return replace(found, **changes)
 
 

@@ -17,6 +17,7 @@ from cnn_numba.device import to_host
 from cnn_numba.nn.gradcheck import gradcheck
 from cnn_numba.nn.layer import Layer
 from cnn_numba.nn.layers import (
+    GELU,
     AvgPool2d,
     Conv2d,
     CrossEntropyLoss,
@@ -47,7 +48,7 @@ def every_layer(device="cpu", batch_size=3):
         Flatten(),
         Linear(32, 6),
         LayerNorm(6),
-        ReLU(),
+        GELU(),
         Linear(6, 5),
     ]
     return Sequential(layers, (2, 10, 9), batch_size, device, seed=1)

@@ -9,7 +9,7 @@ from test_fused import CHAINS, MNIST, assert_alike, chain_of
 
 from cnn_numba import device
 from cnn_numba.ops.conv.gpu_weight import WITH_ONES
-from cnn_numba.ops.fused import gpu, gpu_backward, gpu_forward, gpu_sparse, gpu_sparse_weight, reference
+from cnn_numba.ops.fused import gpu, gpu_backward, gpu_forward, gpu_sparse_input, gpu_sparse_weight, reference
 from cnn_numba.ops.fused.checks import Convolution
 from cnn_numba.ops.gather import gpu as gather
 from cnn_numba.ops.update.gpu import SKIPPED, adam_rates, adam_update_scheduled
@@ -170,7 +170,7 @@ def test_stages_take_one_kernel_forward_and_two_backward_and_share_their_sums():
         gpu_forward.conv2d_pool_narrow_kernel,
         gpu_forward.conv2d_pool_windows_kernel,
         gpu_sparse_weight.conv2d_pool_backward_weight_sparse_kernel,
-        gpu_sparse.conv2d_pool_backward_input_sparse_kernel,
+        gpu_sparse_input.conv2d_pool_backward_input_sparse_kernel,
         gpu_sparse_weight.conv2d_pool_backward_weight_few_kernel,
         gpu_backward.conv2d_sum_weight_and_bias_kernel,
     ]
@@ -348,7 +348,7 @@ def test_the_sanitizer_finds_nothing_in_any_kernel_of_a_chain(monkeypatch):
     launched |= assert_nothing_found((1, 4, 3, 4), unpooled)
     launched |= assert_nothing_found((1, 4, 4, 4), [(33, 3, 2, 1, True, True)])
     launched.add(gpu_forward.gather_conv2d_pool_kernel)  # see test_a_batch_is_gathered_with_the_first_stage
-    modules = (gpu_forward, gpu_backward, gpu_sparse, gpu_sparse_weight)
+    modules = (gpu_forward, gpu_backward, gpu_sparse_input, gpu_sparse_weight)
     kernels = {kernel for module in modules for kernel in kernels_in(module).values()}
     assert kernels | set(WITH_ONES.values()) <= launched
 

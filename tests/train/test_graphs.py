@@ -285,8 +285,8 @@ def test_each_step_takes_its_rate_and_moves_the_cursors(data, augment, workers, 
                 steps.take(count)
             expected = before - np.float32(lr) * device.to_host(model.gradients)
             assert_close(device.to_host(model.parameters), expected)
-            assert device.to_host(steps.batches.cursor).tolist() == [number + 1]
-            assert device.to_host(steps.batches.step).tolist() == [number]
+            assert device.to_host(steps.batches.batch_cursor).tolist() == [number + 1]
+            assert device.to_host(steps.batches.step_cursor).tolist() == [number]
             assert launched.count("advance_kernel") == advances
 
 
@@ -345,7 +345,7 @@ def a_step_of(model, data, optimizer=None, part=None, count=BATCH):
         lambda launch: (launched.append(launch.kernel.py_func.__name__), launch.run())
     ):
         steps.take(count)
-    arrays = model.gradients, model.parameters, *optimizer.state.values(), steps.batches.cursor
+    arrays = model.gradients, model.parameters, *optimizer.state.values(), steps.batches.batch_cursor
     return launched, [device.to_host(array).tobytes() for array in arrays]
 
 

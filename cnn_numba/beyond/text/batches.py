@@ -43,7 +43,7 @@ class DeviceWindows(DeviceBatches):
         x, y = head(self.x, count), head(self.y, count * self.x.shape[1])
         self.take_none()
         return self.embedding.gather_windows_at(
-            self.text, self.order, self.cursor, self.stride, x, y, self.batch_size
+            self.text, self.order, self.batch_cursor, self.stride, x, y, self.batch_size
         )
 
 

@@ -1,4 +1,8 @@
-"""Convolution on the GPU: matrix products, and a kernel for large 3x3 convolutions (`gpu_direct`)."""
+"""Convolution on the GPU: the gradient of the bias, and the names of the other functions.
+
+The forward pass and the gradient of the images are in `gpu_implicit`, which calls `gpu_direct` for large 3x3
+convolutions. The gradient of the weight is in `gpu_weight`.
+"""
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32

@@ -11,7 +11,7 @@ The gradient of the images takes the same kernel: it is a convolution with each 
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
-from cnn_numba.ops.conv.gathers import CONVOLUTION, Gather, target_store
+from cnn_numba.ops.conv.index_maps import CONVOLUTION, Gather, target_store
 from cnn_numba.ops.shared.products import Tile
 from cnn_numba.ops.shared.results import LANES_ACROSS
 from cnn_numba.ops.shared.warps import load4, unsigned_divmod, warp_and_lane

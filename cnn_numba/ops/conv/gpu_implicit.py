@@ -9,7 +9,8 @@ The gradient of the images is the same product with other operands: each pixel g
 took part in, through the weights it met there. With a stride the pixels fall into classes, such as even and
 odd rows: those of one class meet the same weights, and each class is a convolution of stride 1.
 
-One kernel does it all, but for large 3x3 convolutions (`gpu_direct`). What slides over what is in a `Gather`.
+One kernel does both, except for large 3x3 convolutions (`gpu_direct`). A `Gather` (`index_maps`) says which
+numbers are multiplied. In a model, a float32 convolution with a 2x2 pooling runs in `ops/fused` instead.
 """
 
 from typing import NamedTuple
@@ -17,7 +18,15 @@ from typing import NamedTuple
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.conv import checks, gpu_direct
-from cnn_numba.ops.conv.gathers import CONVOLUTION, Gather, backward_gathers, forward_gather, target_store
+from cnn_numba.ops.conv.index_maps import (
+    CONVOLUTION,
+    Gather,
+    backward_gathers,
+    best_tile,
+    forward_gather,
+    grid_of,
+    target_store,
+)
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.products import (
     Operand,
@@ -278,24 +287,6 @@ _KERNELS = {tile: implicit_kernel(tile) for tile in _TILES}
     conv2d_implicit_float16_ffma_kernel,
     conv2d_implicit_bfloat16_ffma_kernel,
 ) = _KERNELS.values()
-# Two for each of the 132 multiprocessors of an H200.
-_ENOUGH_BLOCKS = 264
-
-
-def grid_of(tile, gather):
-    """Return how many blocks compute the target: blocks of columns, blocks of rows."""
-    columns = gather.images * gather.count_h * gather.count_w
-    return device.blocks(columns, tile.columns), device.blocks(gather.rows, tile.rows)
-
-
-def best_tile(gather, tiles=(LARGE, SMALL), for_few_rows=(FLAT, NARROW)):
-    """Return the tile with which this product is expected to run fastest.
-
-    The larger one of two loads least for each product, but a GPU with idle multiprocessors is slower still.
-    """
-    large, small = for_few_rows if gather.rows <= NARROW.rows else tiles
-    across, down = grid_of(large, gather)
-    return large if across * down >= _ENOUGH_BLOCKS else small
 
 
 def _launch(gather, source, weight, bias, has_bias, relu, target, precision):
@@ -304,7 +295,8 @@ def _launch(gather, source, weight, bias, has_bias, relu, target, precision):
         kernel, tile, grid = gpu_direct.conv2d_direct_kernel, gpu_direct.TILE, gpu_direct.grid_of(gather)
         gather = gather._replace(target_fours=gather.target_fours and gather.count_w % 4 == 0)
     else:
-        tile = best_tile(gather) if precision == "float32" else tile_for(precision, TENSOR, NARROW)
+        tile = best_tile(gather, (LARGE, SMALL), (FLAT, NARROW))
+        tile = tile if precision == "float32" else tile_for(precision, TENSOR, NARROW)
         kernel, grid = _KERNELS[tile], grid_of(tile, gather)
     device.launch(kernel, grid, tile.threads, *flat[:3], has_bias, relu, flat[3], gather)
 

@@ -4,7 +4,7 @@ The gradient of a pooled stage is a quarter as large as that of its convolution,
 are zeros. These are never written. To load the gradient of a position, a kernel loads that of its window and
 the code that the forward pass left there; where the code names another position, the gradient is zero. The
 products are those of `conv.gpu_implicit` and `conv.gpu_weight`. For a 3x3 kernel there are shorter ways, in
-`gpu_sparse` and `gpu_sparse_weight`.
+`gpu_sparse_input` and `gpu_sparse_weight`.
 
 The gradient of the bias is a further column of the weight's product: that of a pixel which is always 1.
 """
@@ -13,16 +13,7 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32
-from cnn_numba.ops.conv.gathers import Gather, backward_gathers, target_store
-from cnn_numba.ops.conv.gpu_implicit import (
-    LARGE,
-    Reader,
-    best_tile,
-    gathered_product,
-    grid_of,
-    row_by_row,
-    table_size,
-)
+from cnn_numba.ops.conv.gpu_implicit import LARGE, Reader, gathered_product, row_by_row, table_size
 from cnn_numba.ops.conv.gpu_weight import (
     NARROW as NARROW_WEIGHT,
     SHALLOW,
@@ -33,8 +24,9 @@ from cnn_numba.ops.conv.gpu_weight import (
     divide,
     weight_sums,
 )
+from cnn_numba.ops.conv.index_maps import Gather, backward_gathers, best_tile, grid_of, target_store
 from cnn_numba.ops.fused.gpu_forward import NARROW, SMALL, WINDOW
-from cnn_numba.ops.fused.gpu_sparse import conv2d_pool_backward_input_sparse, planes_of
+from cnn_numba.ops.fused.gpu_sparse_input import conv2d_pool_backward_input_sparse, planes_of
 from cnn_numba.ops.fused.gpu_sparse_weight import conv2d_pool_backward_weight_sparse, most_parts, shares_of
 from cnn_numba.ops.shared.warps import sum_grid, sum_of_parts
 

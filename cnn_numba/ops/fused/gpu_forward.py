@@ -16,8 +16,8 @@ reads the bytes of the data set itself, and also writes the normalised images, w
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32
-from cnn_numba.ops.conv.gathers import Gather, forward_gather
-from cnn_numba.ops.conv.gpu_implicit import LARGE, PLAIN, best_tile, gathered_product, grid_of, table_size
+from cnn_numba.ops.conv.gpu_implicit import LARGE, PLAIN, gathered_product, table_size
+from cnn_numba.ops.conv.index_maps import Gather, best_tile, forward_gather, grid_of
 from cnn_numba.ops.gather.gpu import AT, gather_share, index_at, normalised
 from cnn_numba.ops.pool.gpu import larger
 from cnn_numba.ops.shared.products import Tile
@@ -290,7 +290,9 @@ def can_gather(x, weight, window):
 def conv2d_pool(x, weight, bias, relu, window, out, codes, gathering=()):
     """Convolve, rectify and pool into `out` and `codes`; all are checked.
 
-    With the arguments of `gather_batch_at_kernel` gather x and its labels in the same launch.
+    With the arguments of `gather_batch_at_kernel` gather x and its labels in the same launch. In a training
+    step of `mnist_cnn`, the first convolution does so, in `gather_conv2d_pool_kernel`; the second one runs
+    `conv2d_pool_windows_kernel` for up to 336 images.
     """
     pooled_h, pooled_w = out.shape[2:]
     gather = forward_gather(x, weight, window)._replace(

@@ -1,9 +1,9 @@
 """The gradients of weight and bias of a pooled 3x3 convolution on the GPU, from the one gradient of a window.
 
 A matrix product also multiplies the three zeros of each window, and pads its tiles if there are few channels.
-Here the lanes of a warp are input channels, as in `gpu_sparse`, so they all take the branch of a window's
-code. A warp has OUTS output channels: it loads a window's 4x4 pixels to registers once, and adds a multiple
-of nine of them for each. A block has a band of rows in shared memory.
+Here the lanes of a warp are input channels, as in `gpu_sparse_input`, so they all take the branch of a
+window's code. A warp has OUTS output channels: it loads a window's 4x4 pixels to registers once, and adds a
+multiple of nine of them for each. A block has a band of rows in shared memory.
 
 If there are few channels, the lanes are windows instead. Each has its own code, and loads nine pixels for one
 output channel; a warp adds up its lanes only once, at the end.
@@ -19,7 +19,7 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.conv.gpu_weight import divide, reciprocal
 from cnn_numba.ops.fused.gpu_forward import DEAD
-from cnn_numba.ops.fused.gpu_sparse import PATCH, PIXELS, SIDE, TAPS, by_code
+from cnn_numba.ops.fused.gpu_sparse_input import PATCH, PIXELS, SIDE, TAPS, by_code
 from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, unsigned_divmod, warp_and_lane, warp_sum
 
 OUTS, TOGETHER = 4, 8  # output channels of a warp, and windows whose gradients its lanes load at a time

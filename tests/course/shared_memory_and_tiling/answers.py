@@ -4,8 +4,7 @@ import numpy as np
 from numba import cuda, float32
 from wrong_answers import wrong
 
-from cnn_course.chapters.shared_memory_and_tiling.exercises.signals import LOAD
-from cnn_course.chapters.shared_memory_and_tiling.exercises.tiles import (
+from cnn_course.chapters.shared_memory_and_tiling.exercises.common import (
     BLOCK,
     RADIUS,
     ROWS,
@@ -17,6 +16,7 @@ from cnn_course.chapters.shared_memory_and_tiling.exercises.tiles import (
     TILE_H,
     TILE_W,
 )
+from cnn_course.chapters.shared_memory_and_tiling.exercises.signals import LOAD
 
 SPAN = BLOCK + 2 * RADIUS
 

@@ -10,7 +10,7 @@ from test_notebooks import ROOT, defined_in_cell
 
 from benchmarks.rungs.conv_tiled import conv2d_forward_tiled, shared_bytes
 from cnn_course.chapters.shared_memory_and_tiling import exercises as checks, pictures as tile_pictures
-from cnn_course.chapters.shared_memory_and_tiling.exercises import tiles
+from cnn_course.chapters.shared_memory_and_tiling.exercises import common
 from cnn_course.engine import notebooks
 from gpuless import access_map, sanitize
 from gpuless.inspector import InspectionError, inspect_kernels
@@ -218,7 +218,7 @@ def test_notebook_and_checks_have_the_same_sizes():
         "ROWS",
     )
     for name in names:
-        assert notebook[name] == getattr(tiles, name), name
+        assert notebook[name] == getattr(common, name), name
 
 
 @pytest.mark.parametrize("name", EXERCISES)

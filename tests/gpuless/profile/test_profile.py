@@ -15,6 +15,7 @@ from products import multiply, multiply_tiled, zeros
 from gpuless.emulator.run import recording
 from gpuless.profile import sass_counts
 from gpuless.profile.devices import DEVICES, Device
+from gpuless.profile.held_against import HELD_AGAINST
 from gpuless.profile.model import throughput
 from gpuless.profile.report import Comparison
 
@@ -234,6 +235,22 @@ def test_a_custom_gpu():
     n = 1 << 16
     whole, half = gpuless.profile(polynomial[n // 256, 256], ["T4", slow])(zeros(n), zeros(n), 2000)
     assert (half.microseconds - 2.5) / (whole.microseconds - 2.5) == pytest.approx(2, rel=0.05)
+
+
+def test_other_hardware_was_compared_with_nothing():
+    device = gpuless.profile.device
+    known = device("RTX 4090")
+    assert (known.rows, known.error) == HELD_AGAINST["RTX 4090"]
+    other = device("RTX 4090", name="RTX 4070", sms=46, dram=504)
+    assert (other.rows, other.error) == (0, 0.0)
+    n = 1 << 10
+    report = gpuless.profile(copy[n // 256, 256], other)(zeros(n), zeros(n))
+    assert report.unsure == ("the model of the RTX 4070 was held against no published times",)
+    # The same GPU with another name or clock, and a count that is given
+    for same in (device(known, name="mine", clock=2.2, nvlink=50), device(known, sms=known.sms)):
+        assert (same.rows, same.error) == (known.rows, known.error)
+    given = device(known, sms=46, rows=12)
+    assert (given.rows, given.error) == (12, 0.0)
 
 
 def test_unknown_gpus_and_parameters_are_named():

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cnn_course.chapters.shared_memory_and_tiling.exercises.tiles import TAPS, TILE_H, TILE_W, TileExercise
+from cnn_course.chapters.shared_memory_and_tiling.exercises.common import TAPS, TILE_H, TILE_W, TileExercise
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import examine, launch, normal, output, uses
 from cnn_course.engine.checks.uninitialised import code_of, names_in

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from cnn_course.chapters.shared_memory_and_tiling.exercises.tiles import (
+from cnn_course.chapters.shared_memory_and_tiling.exercises.common import (
     BLOCK,
     RADIUS,
     TileExercise,

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import cuda, float32
 
-from cnn_course.chapters.shared_memory_and_tiling.exercises.tiles import (
+from cnn_course.chapters.shared_memory_and_tiling.exercises.common import (
     STRIDE,
     STRIDED_H,
     STRIDED_W,

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from cnn_course.chapters.shared_memory_and_tiling.exercises.tiles import ROWS, SIDE, TileExercise
+from cnn_course.chapters.shared_memory_and_tiling.exercises.common import ROWS, SIDE, TileExercise
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import examine, launch, normal, output, uses
 from cnn_numba.device import blocks

@@ -1,4 +1,4 @@
-"""Convolution and its gradient of the images as products of matrices: which numbers each is made of."""
+"""Convolution and its gradient of the images as matrix products: their numbers, and their tiles."""
 
 from typing import NamedTuple
 
@@ -127,6 +127,27 @@ def backward_gathers(weight, window, grad_input):
                 target_i=stride_h * width,
                 target_j=stride_w,
             )
+
+
+# Two for each of the 132 multiprocessors of an H200.
+_ENOUGH_BLOCKS = 264
+
+
+def grid_of(tile, gather):
+    """Return how many blocks compute the target: blocks of columns, blocks of rows."""
+    columns = gather.images * gather.count_h * gather.count_w
+    return device.blocks(columns, tile.columns), device.blocks(gather.rows, tile.rows)
+
+
+def best_tile(gather, tiles, for_few_rows):
+    """Return the tile with which this product is expected to run fastest.
+
+    `tiles` are a larger and a smaller one, `for_few_rows` those for products with no more rows than these.
+    The larger one loads less for each product, but a GPU with idle multiprocessors is slower still.
+    """
+    large, small = for_few_rows if gather.rows <= for_few_rows[0].rows else tiles
+    across, down = grid_of(large, gather)
+    return large if across * down >= _ENOUGH_BLOCKS else small
 
 
 @cuda.jit(device=True)
