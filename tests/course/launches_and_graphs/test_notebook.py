@@ -92,7 +92,7 @@ def test_launching_is_put_back_after_an_error():
 def test_the_access_map_of_a_function_that_launches_once():
     x = device.zeros(64)
     assert access_of(lambda: relu_forward_naive(x)).reads("x").sum() == 64
-    with pytest.raises(ValueError, match="that of one launch, and this function makes 2"):
+    with pytest.raises(ValueError, match="an access map needs one launch, and this function makes 2"):
         access_of(lambda: (relu_forward_naive(x), relu_forward_naive(x)))
 
 
@@ -433,14 +433,13 @@ def test_roofs_picture_gives_both_intensities_and_the_speed():
 def test_the_text_about_short_launches_matches_the_counts():
     counted = OUTPUTS["list-real"][1].data["text/plain"]
     rows = re.findall(r"^(\S+) +(\d+) +([\d,]+) +([\d.,]+) M", counted, re.MULTILINE)
-    (short,) = (row for row in rows if row[0] == "gather_batch_at_kernel")
+    (short,) = (row for row in rows if row[0] == "linear_cross_entropy_sums_kernel")
     assert int(short[2].replace(",", "")) < sum(int(row[2].replace(",", "")) for row in rows[:-1]) / 100
-    text = f"Another, `{short[0]}`, only copies 64 images: it takes longer to launch than to run"
+    text = f"Another, `{short[0]}`, does hardly any: it takes longer to launch than to run"
     assert text in text_of("real-after")
     assert all(step.kernels[short[0]] < step.launches.microseconds / len(step.kernels) for step in STEPS)
     millions = {name: float(flops.replace(",", "")) for name, _, _, flops in rows}
-    forward = millions["conv2d_pool_kernel"] + millions["conv2d_pool_windows_kernel"]
-    assert 0.5 < forward / sum(millions.values()) < 0.6
+    assert 0.45 < millions["conv2d_pool_windows_kernel"] / sum(millions.values()) < 0.5
 
 
 def test_the_text_about_the_roofs_matches_the_picture():
