@@ -91,13 +91,17 @@ class ConvChain:
 
     @contextmanager
     def leaving_sums(self) -> Iterator[list[Any]]:
-        """Let backward passes on the GPU leave their last sums to the update; yield the list of these."""
+        """Let a step's backward pass on the GPU leave its last sums to the update; yield the list of these.
+
+        The gradients of the chain's layers are complete only after the update.
+        """
         whole, sums = self.scratch, []  # type: Any, list[Any]
         self.scratch = whole._replace(pending=sums)
         try:
             yield sums
         finally:
             self.scratch = whole
+            whole.begun[0] = None  # an interrupted step has gathered a batch that nobody passed on
 
     def unfold(self) -> None:
         """Run the layers one by one, unless that is done, so that each has its output."""

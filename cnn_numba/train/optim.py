@@ -45,15 +45,14 @@ class Optimizer:
         return getattr(self.ops, f"{self.kind}_rates")(lrs, *self._bias())
 
     def scheduled_step(
-        self, rates: DeviceArray, cursor: DeviceArray, advances: DeviceArray | None = None, *sums: Any
+        self, rates: DeviceArray, cursor: DeviceArray, advances: DeviceArray | None = None
     ) -> None:
         """Update the parameters on the GPU by row ``cursor[0]`` of `rates`, without data from the host.
 
-        It also moves the cursor `advances`, if given, and adds up the `sums` of `ConvChain.leaving_sums`.
+        It also moves the cursor `advances`, if given.
         """
-        ops, name = (self.backend.ops.fused, "update_with_sums") if sums else (self.ops, "update_scheduled")
-        update = getattr(ops, f"{self.kind}_{name}")
-        update(*self._arrays(), rates, cursor, *sums, advances=advances, **self.settings)
+        update = getattr(self.ops, f"{self.kind}_update_scheduled")
+        update(*self._arrays(), rates, cursor, advances=advances, **self.settings)
 
     def load_state(self, state: Mapping[str, Array]) -> None:
         """Copy saved arrays into `state`; ValueError if names, shapes or kinds of number differ."""
@@ -107,6 +106,13 @@ class Adam(Optimizer):
 
     def _bias(self):
         return int(self.state["step"]) + 1, self.settings["beta1"], self.settings["beta2"]
+
+    def scheduled_step_with_sums(
+        self, sums: list[Any], rates: DeviceArray, cursor: DeviceArray, advances: DeviceArray
+    ) -> None:
+        """Do what `scheduled_step` does, after adding up the `sums` of `ConvChain.leaving_sums`."""
+        update = self.backend.ops.fused.adam_update_with_sums
+        update(*self._arrays(), rates, cursor, *sums, advances=advances, **self.settings)
 
     def count(self, steps: int) -> None:
         """Count steps for the bias correction."""

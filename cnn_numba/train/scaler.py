@@ -54,11 +54,9 @@ class Scaler:
         self._pinned[: len(lrs)] = optimizer.rates(lrs)
         device.copy(self.rates, self._pinned)
 
-    def scheduled_step(
-        self, optimizer: Optimizer, cursor: DeviceArray, advances: DeviceArray, *sums: Any
-    ) -> None:
+    def scheduled_step(self, optimizer: Optimizer, cursor: DeviceArray, advances: DeviceArray) -> None:
         """Do what `step` does, with the learning rate at the cursor; move the cursor `advances`."""
-        optimizer.scheduled_step(self.rates, cursor, advances, *sums)
+        optimizer.scheduled_step(self.rates, cursor, advances)
 
     def settle(self, optimizer: Optimizer) -> None:
         """Subtract the skipped steps from the optimiser's count."""

@@ -277,17 +277,22 @@ class DeviceSteps(_Steps):
         with self._left_sums() as sums:
 
             def update(scaler):
-                scaler.scheduled_step(self.optimizer, *cursors, *sums)
+                if sums:
+                    self.optimizer.scheduled_step_with_sums(sums, scaler.rates, *cursors)
+                else:
+                    scaler.scheduled_step(self.optimizer, *cursors)
 
             yield from self._phases(count, update, self._totals)
 
     def _left_sums(self):
         """Return a context whose value gets the sums that the backward pass leaves to the update.
 
-        It gets none if the update cannot compute them, or a scaler or other workers need the gradients first.
+        It gets none if the update can't compute them, or if somebody needs the gradients first: a scaler,
+        other workers, or a function that replaces the update.
         """
         first, part, optimizer = self.model.steps[0], self.part, self.optimizer
         fuses = self.model.backend.ops.fuses("UPDATE_PARTS") and optimizer.gradients is self.model.gradients
         is_plain = (type(part), type(part.scaler), type(optimizer)) == (Part, Scaler, Adam)
-        leaves = isinstance(first, ConvChain) and fuses and is_plain
+        is_replaced = "scheduled_step" in {**vars(optimizer), **vars(part.scaler)}
+        leaves = isinstance(first, ConvChain) and fuses and is_plain and not is_replaced
         return first.leaving_sums() if leaves else nullcontext(())

@@ -127,7 +127,7 @@ def count_machine_code(code, recording):
     rounded = {
         (one.file, one.line) for part in recording.listings for one in part if _name(one.opcode) in _ROUNDED
     }
-    # What two branches share may get a line where PTX has nothing of the kind, which then says nothing.
+    # Code that two branches share may carry a line on which PTX has no such instruction: ignore it.
     listed = {found[0] for part in recording.listings for one in part if (found := _anchor_of_ptx(one))}
     anchors = [
         anchor
@@ -241,7 +241,7 @@ class _Program:
         self.size = self.first_slack + 2 * len(anchors)
         self.below = self._flow()
         self.equal, self.given = [{0: 1.0}], [float(entries)]
-        # Costs are of all that is wanted, not of one unit: the solver takes costs below 1e-7 for none.
+        # Costs are scaled by the total: the solver treats costs below 1e-7 as zero.
         self.total = total = sum(wanted.values()) + entries
         self.cost = np.zeros(self.size)
         self.cost[: len(blocks)] = [(block.last - block.first) * _INSTRUCTION for block in blocks]

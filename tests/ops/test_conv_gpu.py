@@ -443,8 +443,6 @@ def test_tiles_are_stored_without_bank_conflicts():
         gpu.conv2d_backward_weight(grad_output, x, weight.shape)
         gpu.conv2d_backward_weight(device.zeros((1, 33, 1, 1)), device.zeros((1, 9, 2, 2)), (33, 9, 2, 2))
     assert len(degrees) == len(TILES) + 2
-    # Two warps cannot load 8 steps each where a tile has 32: what they store on the left goes in two turns.
-    assert degrees.pop(gpu_implicit.conv2d_implicit_narrow_kernel) == [1, 2]
     assert all(set(found) == {1} for found in degrees.values())
 
 

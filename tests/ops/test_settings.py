@@ -33,7 +33,7 @@ WRONG = {
     **dict.fromkeys(("input_shape", "weight_shape"), NO_SIZES),
 }
 # Checked elsewhere: working space, and the tiles of the rungs.
-NO_SETTING = {"scratch", "tile"}
+NO_SETTING = {"scratch", "tile", "launch"}
 
 
 def settings_of(function, case):

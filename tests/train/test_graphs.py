@@ -376,6 +376,13 @@ class OwnAdam(Adam):
     """An optimiser that may read gradients before it updates."""
 
 
+def watched_adam(model):
+    """Return an optimiser whose update somebody has replaced, for example to clip the gradients."""
+    adam = Adam(model)
+    adam.scheduled_step = lambda *arguments: Adam.scheduled_step(adam, *arguments)
+    return adam
+
+
 def own_update():
     ops = backend("gpu").ops
     return backend("gpu")._replace(ops=ops.replace(update=SimpleNamespace(**vars(ops.update))))
@@ -386,14 +393,18 @@ def own_update():
     [
         lambda: dict(model=(model := toy_cnn()), optimizer=SGD(model, momentum=0.9)),
         lambda: dict(model=(model := toy_cnn()), optimizer=OwnAdam(model)),
+        lambda: dict(model=(model := toy_cnn()), optimizer=watched_adam(model)),
         lambda: dict(model=toy_cnn(), optimizer=Adam(toy_cnn())),
         lambda: dict(model=(model := toy_cnn()), part=Part(LossScaler(model))),
         lambda: dict(model=toy_cnn(), part=SecondPart()),
         lambda: dict(model=toy_cnn(own_update())),
         lambda: dict(model=Sequential([AvgPool2d(1), *toy_cnn().layers], (1, 10, 10), BATCH, "gpu")),
     ],
-    ids=["sgd", "own Adam", "another model", "scaler", "workers", "own update", "not the first layers"],
-)
+    ids=[
+        "sgd", "own Adam", "a replaced step", "another model", "scaler", "workers", "own update",
+        "not the first layers",
+    ],
+)  # fmt: skip
 def test_gradients_that_are_read_before_the_update_are_added_up_before(data, how):
     launched, _ = a_step_of(data=data, **how())
     assert "conv2d_sum_weight_and_bias_kernel" in launched
@@ -403,12 +414,24 @@ def test_gradients_that_are_read_before_the_update_are_added_up_before(data, how
 def test_a_step_that_fails_leaves_no_sums_to_later_passes(data, monkeypatch):
     model = toy_cnn()
     with monkeypatch.context() as patch:
-        patch.setattr(Adam, "scheduled_step", lambda *_: 1 / 0)
+        patch.setattr(Adam, "scheduled_step_with_sums", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             a_step_of(model, data)
     device.copy(model.gradients, np.full(model.gradients.shape, np.nan, np.float32))
     model.backward(device.to_device(np.ones((BATCH, 4), np.float32)))
     assert np.isfinite(device.to_host(model.gradients)).all()
+
+
+def test_an_interrupted_step_leaves_no_batch_half_done(data):
+    model = toy_cnn()
+    steps = step.steps_of(model, CrossEntropyLoss(BATCH, 4, "gpu"), Adam(model), data, pytest.fail, False)
+    steps.begin(np.arange(IMAGES), [0.1])
+    phases = steps._step(BATCH)
+    assert next(phases) == "gather"
+    phases.close()
+    device.copy(model.parameters, np.ones(model.parameters.shape, np.float32))
+    first, second = (device.to_host(model.forward(steps.batches.x)).copy() for _ in range(2))
+    np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.slow

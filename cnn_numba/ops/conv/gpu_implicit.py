@@ -203,7 +203,7 @@ def pixels_operand(tile, position, reader):
                 values[i * each + c] = float32(0)
                 if (row < uint32(gather.source_h)) & (column < uint32(gather.source_w)):
                     values[i * each + c] = read(images, uint32(corner[c] + offset), row, column, gather)
-        hold_loads()  # at once: the addresses take many instructions
+        hold_loads()  # issue them now: computing their addresses takes many instructions
 
     @cuda.jit(device=True)
     def stash(source, values, tile, at):
@@ -264,12 +264,12 @@ def implicit_kernel(tile):
 # - LARGE loads least per product: two thirds of its instructions multiply. 128 registers per thread let 4
 #   blocks of 128 threads share a multiprocessor. 64 -> 64 channels at 28 x 28 are 392 blocks, 2.97 for each.
 # - SMALL has half the sums per block and twice the threads, for results too small to fill a GPU with LARGE:
-#   32 -> 64 channels at 11 x 11 are 121 blocks of 8 warps, about one for each multiprocessor.
-# - NARROW is for few rows: half of those the others compute would not be there. The gradient of the same
-#   images has 32 rows, 338 blocks. Where there are few threads, they can have the registers for long steps.
+#   32 -> 64 channels at 11 x 11 are 121 blocks of 8 warps, about one for each multiprocessor. Twice as deep,
+#   it would be a tenth faster on an H100, and take half as long again on a T4, which had room for one block.
+# - NARROW is for few rows: half of those the others compute would not be there.
 # - FLAT is for few rows of many columns: two warps of LARGE's threads.
-LARGE, SMALL = Tile(64, 128, 8, 8, 8), Tile(64, 64, 32, 4, 4)
-FLAT, NARROW = Tile(32, 128, 8, 8, 8), Tile(32, 32, 32, 4, 4)
+LARGE, SMALL = Tile(64, 128, 8, 8, 8), Tile(64, 64, 16, 4, 4)
+FLAT, NARROW = Tile(32, 128, 8, 8, 8), Tile(32, 64, 16, 4, 4)
 # For rounded operands: 4 warps of 32 x 32 results each, on Tensor Cores, or else NARROW.
 TENSOR = Tile(64, 64, 16, 4, 8)
 _TILES = LARGE, SMALL, FLAT, NARROW, *tensor_tiles(TENSOR), *ffma_tiles(NARROW)

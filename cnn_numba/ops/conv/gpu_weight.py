@@ -192,7 +192,7 @@ def columns_operand(tile, outputs, has_ones):
             in_w = uint32(left + column_w[i]) < uint32(shape.width)
             if (k < end) & in_h & in_w:
                 values[i] = x[uint32(corner + column_at[i])]
-        hold_loads()  # at once: the addresses take many instructions
+        hold_loads()  # issue them now: computing their addresses takes many instructions
 
     return Operand(fetch, *scattered_store(place, loads, jump, pitch), pitch), columns
 

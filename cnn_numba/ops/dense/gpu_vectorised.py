@@ -96,7 +96,7 @@ def _operand(lines, tile, vectors):
     """Return the operand whose tile has so many lines; with `vectors` rows are whole vectors of four.
 
     The tiles end where the product ends, so the first one may begin before the product does, and has zeros
-    there. No later load has to ask where the product ends.
+    there. Later loads need no bounds check along k.
     """
     (place, begin, stash), fours, jumps = _places(lines, tile)
     zero, tile_depth, (line_jump, k_jump) = uint32(0), uint32(tile.depth), map(uint32, jumps)
@@ -105,7 +105,7 @@ def _operand(lines, tile, vectors):
     def source(matrix, along_k, first_line, lines, depth, part, at):
         """Note in `at` where the thread's vectors begin in the first tile."""
         begin, end = part
-        before = tile_depth if begin == end else uint32(begin - end) % tile_depth  # zeros
+        before = tile_depth if begin == end else uint32(uint32(begin - end) % tile_depth)  # zeros
         line, k = place(along_k)
         more_lines, more_k = (line_jump, zero) if along_k else (zero, k_jump)
         line_step, k_step = (depth, uint32(1)) if along_k else (uint32(1), lines)
@@ -143,7 +143,7 @@ def _operand(lines, tile, vectors):
         for v in range(fours):
             k = uint32(start - begin + first_k + v * more_k)
             for i in range(4):
-                is_inside = k + i >= before if along_k else (k >= before) & (i < left)
+                is_inside = uint32(k + i) >= before if along_k else (k >= before) & (i < left)
                 values[4 * v + i] = matrix[uint32(at[v] + i)] if is_inside else float32(0)
             at[v] = uint32(at[v] + step)
 

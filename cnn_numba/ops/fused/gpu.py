@@ -123,12 +123,14 @@ def _forward(x, convolutions, out, scratch):
     scratch.last[0] = out
 
 
-def conv_chain_gather_at(convolutions, scratch, *arguments):
-    """Gather a batch like ``gather_batch_at(*arguments)``, if possible in one launch with the first stage.
+def conv_chain_gather_at(convolutions, scratch, images, labels, order, cursor, mean, std, x, y, *further):
+    """Gather a batch like `gather_batch_at`, if possible in one launch with the first stage.
 
     The next `conv_chain_forward` of this x starts at the second stage. Don't change parameters in between.
     """
-    x, first, stage, window = arguments[6], convolutions[0], scratch.stages[0], scratch.chain.windows[0]
+    arguments = images, labels, order, cursor, mean, std, x, y, *further
+    first, stage, window = convolutions[0], scratch.stages[0], scratch.chain.windows[0]
+    scratch.begun[0] = None
     if not first.pool or stage.out is None or not can_gather(x, first.weight, window):
         return gather.gather_batch_at(*arguments)
     _scratch_for(scratch, x, convolutions)

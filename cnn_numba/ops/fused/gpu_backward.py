@@ -13,7 +13,15 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32
-from cnn_numba.ops.conv.gpu_implicit import LARGE, Reader, gathered_product, row_by_row, table_size
+from cnn_numba.ops.conv.gpu_implicit import (
+    LARGE,
+    NARROW,
+    SMALL,
+    Reader,
+    gathered_product,
+    row_by_row,
+    table_size,
+)
 from cnn_numba.ops.conv.gpu_weight import (
     NARROW as NARROW_WEIGHT,
     SHALLOW,
@@ -25,7 +33,7 @@ from cnn_numba.ops.conv.gpu_weight import (
     weight_sums,
 )
 from cnn_numba.ops.conv.index_maps import Gather, backward_gathers, best_tile, grid_of, target_store
-from cnn_numba.ops.fused.gpu_forward import NARROW, SMALL, WINDOW
+from cnn_numba.ops.fused.gpu_forward import WINDOW
 from cnn_numba.ops.fused.gpu_sparse_input import conv2d_pool_backward_input_sparse, planes_of
 from cnn_numba.ops.fused.gpu_sparse_weight import conv2d_pool_backward_weight_sparse, most_parts, shares_of
 from cnn_numba.ops.shared.warps import sum_grid, sum_of_parts

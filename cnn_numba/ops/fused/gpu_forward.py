@@ -16,11 +16,10 @@ reads the bytes of the data set itself, and also writes the normalised images, w
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32
-from cnn_numba.ops.conv.gpu_implicit import LARGE, PLAIN, gathered_product, table_size
+from cnn_numba.ops.conv.gpu_implicit import LARGE, NARROW, PLAIN, SMALL, gathered_product, table_size
 from cnn_numba.ops.conv.index_maps import Gather, best_tile, forward_gather, grid_of
 from cnn_numba.ops.gather.gpu import AT, gather_share, index_at, normalised
 from cnn_numba.ops.pool.gpu import larger
-from cnn_numba.ops.shared.products import Tile
 from cnn_numba.ops.shared.results import OUTSIDE, thread_results
 from cnn_numba.ops.shared.warps import WARP, load4, unsigned_divmod, warp_and_lane
 
@@ -98,8 +97,6 @@ def pooled_kernel(tile):
     return conv2d_pool_kernel
 
 
-# Half as deep as those of a convolution alone, so that more blocks share a multiprocessor of a T4.
-SMALL, NARROW = Tile(64, 64, 16, 4, 4), Tile(32, 64, 16, 4, 4)
 _KERNELS = {tile: pooled_kernel(tile) for tile in (LARGE, SMALL, NARROW)}
 # Each under its name as well, by which `cnn-numba inspect` finds it.
 conv2d_pool_large_kernel, conv2d_pool_small_kernel, conv2d_pool_narrow_kernel = _KERNELS.values()

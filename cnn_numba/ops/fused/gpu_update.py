@@ -17,7 +17,7 @@ from cnn_numba.ops.update.gpu import ARENA, SCHEDULE, SKIPPED, THREADS, adam_at,
 
 
 class Sums(NamedTuple):
-    """What the blocks of a launch do."""
+    """How the blocks of a launch are divided."""
 
     blocks: int  # the first ones add up the parts of one stage
     other_blocks: int  # those after them the parts of another

@@ -88,8 +88,8 @@ class Operand(NamedTuple):
     """
 
     fetch: object
-    """``(source, start, end, values)``: load the thread's share of the next tile, that at k = `start`; zeros
-    past `end`."""
+    """``(source, start, end, values)``: load the thread's share of the next tile; zeros where there is no k.
+    `start` grows from the product's first k by the depth. Both operands must agree on the k of a tile."""
     begin: object
     """``(source)``: where in the tile the thread's share begins."""
     stash: object
@@ -127,7 +127,7 @@ def _go_on():
 def hold_loads():
     """Keep ptxas from moving loads from before to after this.
 
-    It likes to move those of the next tile behind all multiplications, to where their results are used.
+    It would delay the next tile's loads until after the multiplications, where their results are used.
     """
     cuda.syncwarp()
 
