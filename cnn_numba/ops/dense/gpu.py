@@ -129,7 +129,7 @@ def _make_kernel(name, vectors):
     compute = tile_product(SMALL, vectors)
     block_rows, block_columns = uint32(SMALL.rows), uint32(SMALL.columns)
 
-    @cuda.jit(launch_bounds=(SMALL.threads, BLOCKS[SMALL.results][vectors]))
+    @cuda.jit(launch_bounds=(SMALL.threads, BLOCKS[SMALL.results]))
     @device.signature(f"void({', '.join(['float32[::1]'] * 6 + ['uint32'] * 3)})", name=name)
     def kernel(grad_output, x, weight, grad_input, grad_weight, grad_bias, batch, outputs, inputs):
         """Compute a tile per block, of two products with equally many columns.

@@ -32,9 +32,8 @@ LARGE = Tile(64, 128, 8, thread_rows=8, thread_columns=8, part_depth=128, fewest
 SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_parts=4)
 # For rounded operands: 8 warps of 32 x 16 results each.
 TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest_parts=4)
-# Blocks that share a multiprocessor, with guards at the edges and with vectors: as many as have enough
-# registers, on every GPU.
-BLOCKS = {LARGE.results: (3, 3), SMALL.results: (7, 7), TENSOR.results: (3, 3)}
+# Blocks that share a multiprocessor: as many as have enough registers, on every GPU.
+BLOCKS = {LARGE.results: 3, SMALL.results: 7, TENSOR.results: 3}
 NOTHING = float32(0), float32(0), float32(0), float32(0)
 _PRODUCT = f"void({', '.join(['float32[::1]'] * 4 + ['uint32'] * 4 + ['bool'] * 4)})"
 
@@ -196,7 +195,7 @@ def _make_kernel(name, tile, vectors):
     compute = tile_product(tile, vectors)
     block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
 
-    @cuda.jit(launch_bounds=(tile.threads, BLOCKS[tile.results][vectors]))
+    @cuda.jit(launch_bounds=(tile.threads, BLOCKS[tile.results]))
     @device.signature(_PRODUCT, capability=tile.capability, name=name)
     def kernel(a, b, bias, out, rows, columns, depth, part_depth, transpose_a, transpose_b, has_bias, relu):
         """Compute a tile per block, or a part of its sums; a grid of (column tiles, row tiles, parts)."""
@@ -236,10 +235,11 @@ def matmul_sum_parts_kernel(parts, bias, columns, has_bias, relu, out):
         out[i] = at_least(lower_bound(relu), total)
 
 
-# The most blocks of a split product: of LARGE some four for each of the 132 multiprocessors of an H200; more
-# of SMALL would have more partial sums. On every GPU sums are split the same way and give the same bits.
+# The most blocks of a split product: of LARGE some four for each of the 132 multiprocessors of an H200, of
+# which three run at a time (fewer are no faster, modelled); more of SMALL would have more partial sums.
+# On every GPU sums are split the same way and give the same bits.
 _ENOUGH_BLOCKS = {LARGE.results: 512, SMALL.results: 256, TENSOR.results: 256}
-# With fewer blocks of LARGE, SMALL is as fast or faster (modelled for T4, A100 and H100).
+# With fewer blocks of LARGE, SMALL is mostly faster on an A100 (modelled), though not on a T4.
 _ENOUGH_LARGE_BLOCKS = 192
 
 

@@ -331,14 +331,14 @@ def test_the_text_gives_the_modelled_times_that_the_cells_print():
     assert shares[2] == pytest.approx(0.85, abs=0.005)
     rungs = ("naive", "tiled", "register_tiled", "vectorised", "split")
     times = np.array([modelled_in("ladder-layer", rung) for rung in rungs])
-    assert "in little more than half the time of the next" in text_of("predict-layer")
+    assert "in 40 to 60% of the time of the next" in text_of("predict-layer")
     half = times[-1] / times[:-1].min(axis=0)
-    assert (half < 0.57).all()
+    assert (half > 0.38).all() and (half < 0.6).all()
     faster = modelled_in("ladder-conv", "one thread a result") / modelled_in(
         "ladder-conv", "implicit product"
     )
-    assert "12 times as fast on a T4 and 21 times on an H100" in text_of("ladder-conv-after")
-    assert faster.round().tolist()[::2] == [12, 21]
+    assert "19 times as fast on a T4 and 18 times on an H100" in text_of("ladder-conv-after")
+    assert faster.round().tolist()[::2] == [19, 18]
 
 
 @pytest.mark.skipif(not device.SELECTION.emulated, reason="modelled on the emulated GPU")
