@@ -4,7 +4,6 @@ The original files are read once (see `files`); the arrays are then cached in an
 """
 
 import hashlib
-import io
 import os
 import zipfile
 from collections.abc import Callable, Iterator
@@ -180,14 +179,21 @@ def _read_cache(cached, source):
     """Return the cached arrays and what they were recognised as, or None if they are missing or damaged."""
     try:
         with zipfile.ZipFile(cached) as archive:
-            # Whole members, because their CRC-32 is compared at the end: np.load may stop before.
-            members = {name: io.BytesIO(archive.read(f"{name}.npy")) for name in (*ARRAYS, "recognised")}
-        arrays = {name: np.load(member, allow_pickle=False) for name, member in members.items()}
+            arrays = {name: _read_member(archive, f"{name}.npy") for name in (*ARRAYS, "recognised")}
         recognised = str(arrays.pop("recognised")) or None
         data_files.check(arrays, source, {})
     except Exception:  # damaged files raise anything, even errors of Python's tokenizer
         return None
     return (arrays, recognised) if recognised in (None, *SOURCES) else None
+
+
+def _read_member(archive, name):
+    """Read an array and its file to the end, where `zipfile` compares the CRC-32; np.load may stop before."""
+    with archive.open(name) as file:
+        array = np.lib.format.read_array(file, allow_pickle=False)
+        if file.read():
+            raise ValueError("more bytes than the array's header says")
+    return array
 
 
 def _write_cache(cached, arrays, recognised):
