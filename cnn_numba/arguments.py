@@ -75,15 +75,9 @@ def shown(value: object) -> str:
 
 
 def integer(
-    value: object,
-    name: str,
-    minimum: int = 0,
-    maximum: int | None = MOST_ELEMENTS,
-    kind: str = "an int",
+    value: object, name: str, minimum: int = 0, maximum: int | None = MOST_ELEMENTS, kind: str = "an int"
 ) -> int:
     """Return `value`, of any integer type but bool, as an int; a `maximum` of None is no limit.
-
-    A TypeError says that `name` must be `kind`.
 
     Examples
     --------
@@ -92,22 +86,13 @@ def integer(
         ...
     TypeError: batch_size must be an int, got '4'
     """
-    return _integers((value,), kind, value, name, minimum, maximum)[0]
+    return _integers((value,), kind, value, name, minimum, maximum, ",")[0]
 
 
 def _integers(
-    entries: Sequence[Any],
-    kind: str,
-    value: object,
-    name: str,
-    minimum: int,
-    maximum: int | None,
-    reason: str = ",",
+    entries: Sequence[Any], kind: str, value: object, name: str, minimum: int, maximum: int | None, why: str
 ) -> tuple[int, ...]:
-    """Return `entries` as a tuple of int; errors say that `name` must be `kind`, and show `value`.
-
-    `reason` says why there is a maximum.
-    """
+    """Return `entries` as a tuple of int; errors say that `name` must be `kind`, and show `value`."""
     if not all(type(entry) is int or _is(numbers.Integral, entry) for entry in entries):
         raise TypeError(f"{name} must be {kind}, got {shown(value)}")
     result = tuple(map(operator.index, entries))
@@ -117,7 +102,7 @@ def _integers(
     if least < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {shown(value)}")
     if maximum is not None and most > maximum:
-        raise ValueError(f"{name} must be at most {maximum}{reason} got {shown(value)}")
+        raise ValueError(f"{name} must be at most {maximum}{why} got {shown(value)}")
     return result
 
 

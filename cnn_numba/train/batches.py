@@ -112,7 +112,7 @@ class DeviceBatches(_Batches):
     def take(self, count: int) -> tuple[Array, Array]:
         """Return the batch under the cursor, of `count` images, as device arrays.
 
-        Pass it to the model before the model's parameters change: the launch may compute the first layers.
+        Pass it to the model before the model's parameters change: the launch may compute first layers too.
         """
         x, y = head(self.x, count), head(self.y, count)
         inputs = self.images, self.labels, self.order, self.batch_cursor, self.mean, self.std

@@ -77,15 +77,14 @@ def check_history(history: Any, name: str = "history") -> None:
         missing = [str(key)[:60] for key in columns if key not in entry]
         extra = [str(key)[:60] for key in entry if key not in columns]
         if missing or extra:
-            lacks = f"lacks {', '.join(missing[:6])}" if missing else ""
-            has = f"has {', '.join(extra[:6])}, unlike entry 0" if extra else ""
-            what = " and ".join(filter(None, (lacks, has)))
+            lacks = [f"lacks {', '.join(missing[:6])}"] if missing else []
+            has = [f"has {', '.join(extra[:6])}, unlike entry 0"] if extra else []
+            what = " and ".join(lacks + has)
             raise ValueError(f"{name} must be as fit returns it, but entry {index} {what}: {shown(entry)}")
         for key, value in entry.items():
             if isinstance(value, bool) or not isinstance(value, Real):
-                raise TypeError(
-                    f"{name} must hold numbers, got {str(key)[:60]} {shown(value)} in entry {index}"
-                )
+                what = f"{str(key)[:60]} {shown(value)} in entry {index}"
+                raise TypeError(f"{name} must hold numbers, got {what}")
 
 
 def _check_saved_history(history, name):
@@ -96,9 +95,7 @@ def _check_saved_history(history, name):
             if key not in HISTORY_KEYS + SCALING_KEYS:
                 raise ValueError(f"{name} must be as fit returns it, but entry {index} has {shown(key)}")
             if not _is_number(value):
-                raise ValueError(
-                    f"{name} must hold finite numbers, got {key} {shown(value)} in entry {index}"
-                )
+                raise ValueError(f"{name} must hold finite numbers, got {key} {value} in entry {index}")
 
 
 def _is_number(value):
