@@ -21,6 +21,7 @@ LARGEST = float(np.finfo(np.float32).max)
 #: The smallest normal float32.
 SMALLEST = float(np.finfo(np.float32).tiny)
 
+_INDICES = ", as indices have 32 bits;"
 _SHOWN = 5  # values of an array, a list or the like
 _LONGEST = 200  # characters
 
@@ -73,7 +74,9 @@ def shown(value: object) -> str:
     return text
 
 
-def integer(value: object, name: str, minimum: int = 0, maximum: int | None = MOST_ELEMENTS) -> int:
+def integer(
+    value: object, name: str, minimum: int = 0, maximum: int | None = MOST_ELEMENTS, kind: str = "an int"
+) -> int:
     """Return `value`, of any integer type but bool, as an int; a `maximum` of None is no limit.
 
     Examples
@@ -83,11 +86,11 @@ def integer(value: object, name: str, minimum: int = 0, maximum: int | None = MO
         ...
     TypeError: batch_size must be an int, got '4'
     """
-    return _integers((value,), "an int", value, name, minimum, maximum)[0]
+    return _integers((value,), kind, value, name, minimum, maximum, ",")[0]
 
 
 def _integers(
-    entries: Sequence[Any], kind: str, value: object, name: str, minimum: int, maximum: int | None
+    entries: Sequence[Any], kind: str, value: object, name: str, minimum: int, maximum: int | None, why: str
 ) -> tuple[int, ...]:
     """Return `entries` as a tuple of int; errors say that `name` must be `kind`, and show `value`."""
     if not all(type(entry) is int or _is(numbers.Integral, entry) for entry in entries):
@@ -99,7 +102,7 @@ def _integers(
     if least < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {shown(value)}")
     if maximum is not None and most > maximum:
-        raise ValueError(f"{name} must be at most {maximum}, as indices have 32 bits; got {shown(value)}")
+        raise ValueError(f"{name} must be at most {maximum}{why} got {shown(value)}")
     return result
 
 
@@ -121,7 +124,7 @@ def pair(value: object, name: str, minimum: int = 1) -> tuple[int, int]:
     entries = value if isinstance(value, (tuple, list)) else (value, value)
     if len(entries) != 2:
         raise TypeError(f"{name} must be {kind}, got {shown(value)}")
-    vertical, horizontal = _integers(entries, kind, value, name, minimum, MOST_ELEMENTS)
+    vertical, horizontal = _integers(entries, kind, value, name, minimum, MOST_ELEMENTS, _INDICES)
     return vertical, horizontal
 
 
@@ -140,7 +143,7 @@ def sizes(
         raise TypeError(f"{name} must be {kind}, got {shown(value)}")
     if not value or (axes and len(value) != axes.count(",") + 1):
         raise ValueError(f"{name} must be {axes or 'a tuple of one or more ints'}, got {shown(tuple(value))}")
-    return _integers(value, kind, value, name, minimum, maximum)
+    return _integers(value, kind, value, name, minimum, maximum, _INDICES)
 
 
 def number(

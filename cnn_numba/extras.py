@@ -23,7 +23,7 @@ class MissingPackage(ImportError):
 
 
 def need(package: str, purpose: str) -> None:
-    """Raise MissingPackage if a package isn't installed: torch, torchvision, `MLIR` or one of `ROADS`.
+    """Raise MissingPackage if a package isn't installed: torch, `MLIR` or one of `ROADS`.
 
     The message begins with `purpose`. Nothing is imported.
 

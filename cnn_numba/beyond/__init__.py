@@ -20,6 +20,12 @@ MODELS |= {
     "mnist_rows": models.mnist_rows,
     "text_transformer": models.text_transformer,
 }
-SOURCES[data.TEXT] = Source("the text", "", (data.LENGTH,), tuple(data.VOCABULARY), read=data.load_text)
+SOURCES[data.TEXT] = Source(
+    title="the text",
+    folder="",
+    image_shape=(data.LENGTH,),
+    classes=tuple(data.VOCABULARY),
+    read=data.load_text,
+)
 OTHER_BATCHES[data.Windows] = batches.windows_of
 EXTENSIONS |= {"scaler": LossScaler, "timeline": Timeline}

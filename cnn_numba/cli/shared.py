@@ -63,22 +63,29 @@ def described(error):
     return str(error)
 
 
-def _checked(check, **limits):
-    """Return the check of an option by one of `cnn_numba.arguments`."""
+def _number(what, **limits):
+    """Return the check of an option by `arguments.number`; `what` says what the limits allow."""
 
     def checked(value):
         try:
-            return check(value, "it", **limits)
-        except ValueError as error:
-            raise typer.BadParameter(f"{error}.") from None
+            return arguments.number(value, "it", **limits)
+        except ValueError:
+            most = f" and at most {arguments.LARGEST:g}" if "high" not in limits and value > 0 else ""
+            raise typer.BadParameter(f"{value} is not {what}{most}.") from None
 
     return checked
 
 
-countable = _checked(arguments.integer)
-not_negative = _checked(arguments.number)
-positive = _checked(arguments.number, without=(0.0,))
-below_1 = _checked(arguments.number, high=1.0, without=(1.0,))
+not_negative = _number("a number of at least 0")
+positive = _number("a positive number", without=(0.0,))
+below_1 = _number("a number of at least 0 and below 1", high=1.0, without=(1.0,))
+
+
+def countable(value):
+    """Refuse a number that doesn't fit into 32 bits."""
+    if value > arguments.MOST_ELEMENTS:
+        raise typer.BadParameter(f"{value} is more than {arguments.MOST_ELEMENTS}.")
+    return value
 
 
 def backend_for(device, without_gpu, timed=False):

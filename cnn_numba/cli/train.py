@@ -306,7 +306,8 @@ def _network(name, batch_size, backend, seed, precision="float32"):
 
 
 def _usual_dataset(network):
-    return next(name for name in SOURCES if image_shape(name) == network.input_shape)
+    """Return the first data set of a network's input shape, or None."""
+    return next((name for name in SOURCES if image_shape(name) == network.input_shape), None)
 
 
 def _default_folder(network, data):
@@ -320,6 +321,11 @@ def _dataset_for(network, dataset):
     None lets the files decide which of the two MNISTs they are.
     """
     name = dataset or _usual_dataset(network)
+    if name is None:
+        raise typer.BadParameter(
+            f"{network.name} takes samples of shape {network.input_shape}, and no data set has such.",
+            param_hint="'--model'",
+        )
     if network.input_shape != image_shape(name):
         raise typer.BadParameter(
             f"{network.name} takes samples of shape {network.input_shape}, but those of {name} have "

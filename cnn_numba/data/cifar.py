@@ -7,6 +7,7 @@ sequence of records: a byte for the label, then the planes of red, green and blu
 A ValueError says what is wrong with a file; `cnn_numba.data.files` puts the file's name before it.
 """
 
+import contextlib
 import hashlib
 import io
 import pickle
@@ -53,8 +54,9 @@ def check_md5(file: str, content: bytes) -> None:
 
 
 def unpacked(version: Version, content: bytes) -> dict[str, bytes]:
-    """Return the content of the batches in an archive with the published checksum, by name."""
-    with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+    """Return the content of the batches in an archive, by name."""
+    file = io.BytesIO(content)
+    with _reading("such an archive"), tarfile.open(fileobj=file, mode="r:gz") as archive:
         names = {batch: f"{version.folder}/{batch}{version.ending}" for batch in BATCHES}
         members: Any = {batch: archive.extractfile(name) for batch, name in names.items()}
         return {batch: member.read() for batch, member in members.items()}
@@ -80,8 +82,21 @@ def _read_records(content):
 
 
 def _read_pickle(content):
-    batch = _Arrays(io.BytesIO(content), encoding="latin1").load()
-    return np.ascontiguousarray(batch["data"].reshape(-1, *SHAPE)), np.array(batch["labels"], np.int32)
+    with _reading("a Python batch"):
+        batch = _Arrays(io.BytesIO(content), encoding="latin1").load()
+        images, labels = np.asarray(batch["data"]), np.asarray(batch["labels"])
+        if images.dtype != np.uint8 or labels.dtype.kind != "i" or len(images) != len(labels):
+            raise ValueError("it holds other arrays")
+        return np.ascontiguousarray(images.reshape(-1, *SHAPE)), labels.astype(np.int32)
+
+
+@contextlib.contextmanager
+def _reading(what):
+    """Raise any error as a ValueError: damaged archives and pickles raise many kinds."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"is damaged or not {what}: {error}") from None
 
 
 class _Arrays(pickle.Unpickler):

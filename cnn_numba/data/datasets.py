@@ -5,6 +5,7 @@ The original files are read once (see `files`); the arrays are then cached in an
 
 import hashlib
 import os
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
@@ -127,7 +128,7 @@ def load(
     cache = _cache_root()
     data_files.remove_leftovers(cache)
     cached = cache / asked / _cache_key(files, source)
-    converted = _read_cache(cached)
+    converted = _read_cache(cached, source)
     if converted is None:
         if files:
             converted = data_files.convert(name, files, log)
@@ -153,7 +154,7 @@ def needs_download(name: str) -> bool:
     source = source_of(name)
     if source.read or source.write or data_files.data_folder(name, None) is not None:
         return False
-    return _read_cache(_cache_root() / name / _cache_key(None, source)) is None
+    return _read_cache(_cache_root() / name / _cache_key(None, source), source) is None
 
 
 def _cache_root():
@@ -174,13 +175,25 @@ def _cache_key(files, source):
     return f"{'download' if files is None else 'files'}-{key.hexdigest()[:16]}.npz"
 
 
-def _read_cache(cached):
+def _read_cache(cached, source):
     """Return the cached arrays and what they were recognised as, or None if they are missing or damaged."""
     try:
-        with np.load(cached, allow_pickle=False) as file:  # which checks the CRC-32 of each array
-            return {name: file[name] for name in ARRAYS}, str(file["recognised"]) or None
+        with zipfile.ZipFile(cached) as archive:
+            arrays = {name: _read_member(archive, f"{name}.npy") for name in (*ARRAYS, "recognised")}
+        recognised = str(arrays.pop("recognised")) or None
+        data_files.check(arrays, source, {})
     except Exception:  # damaged files raise anything, even errors of Python's tokenizer
         return None
+    return (arrays, recognised) if recognised in (None, *SOURCES) else None
+
+
+def _read_member(archive, name):
+    """Read an array and its file to the end, where `zipfile` compares the CRC-32; np.load may stop before."""
+    with archive.open(name) as file:
+        array = np.lib.format.read_array(file, allow_pickle=False)
+        if file.read():
+            raise ValueError("more bytes than the array's header says")
+    return array
 
 
 def _write_cache(cached, arrays, recognised):

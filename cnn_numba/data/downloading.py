@@ -7,6 +7,8 @@ import urllib.error
 import urllib.request
 import zlib
 
+from tqdm import tqdm
+
 from cnn_numba.data import cifar
 from cnn_numba.data.files import convert, find_files, unpacked, working_folder
 from cnn_numba.data.sources import IDX_STEMS, SOURCES, DataError
@@ -31,46 +33,61 @@ def download(name, cache, log):
 
 def _from_mirrors(source, working, log):
     """Download the packed files of a data set into a folder, each from the first mirror that has it."""
-    if not source.mirrors:
+    packed = _packed(source) if source.mirrors else []
+    if not packed:
         fix = f"name the folder with {source.folder} in it: --data-dir FOLDER"
         raise DataError(f"{source.title} is not here", fix)
     log(f"Downloading {source.title} (once, {source.megabytes} MB) ...")
     mirrors, problems = list(source.mirrors), {}
-    for file, digest in _packed(source):
+    for file, digest in packed:
         content = None
         while mirrors and content is None:
             try:
                 content = _fetched(mirrors[0], file, digest)
             except (OSError, EOFError, ValueError, zlib.error, http.client.HTTPException) as error:
                 # The other files are not requested from a mirror that has failed.
-                problems[mirrors.pop(0)] = getattr(error, "reason", None) or error
+                problems[mirrors.pop(0) + file] = getattr(error, "reason", None) or error
         if content is None:
-            answers = "; ".join(f"{mirror}: {problem}" for mirror, problem in problems.items())
+            answers = "; ".join(f"{url}: {problem}" for url, problem in problems.items())
+            such = ", such as data/mnist of a clone of the repository," if source is SOURCES["mnist"] else ""
             raise DataError(
                 f"{source.title} is not here and cannot be downloaded ({answers})",
-                f"connect to the network once, or name a folder with its files or with {source.folder} in it "
-                "by --data-dir or the environment variable CNN_NUMBA_DATA",
+                f"connect to the network once, or name a folder with its files{such} or with {source.folder} "
+                "in it by --data-dir or the environment variable CNN_NUMBA_DATA",
             )
         (working / file).write_bytes(content)
 
 
 def _packed(source):
-    """Return the files to download, and the SHA-256 of what each contains; None for CIFAR-10's archive."""
+    """Return the files to download, and the SHA-256 of what each contains; None for an archive."""
     if source.versions:
-        return [(source.versions[0].archive, None)]
+        return [(version.archive, None) for version in source.versions if version.archive][:1]
     return [(f"{stem}.gz", digest) for stem, digest in zip(IDX_STEMS.values(), source.digests, strict=True)]
 
 
 def _fetched(mirror, file, digest):
-    """Return a file of a mirror; ValueError if that doesn't answer, or the file has another checksum."""
+    """Return a file of a mirror; ValueError if the mirror doesn't answer, or for another checksum."""
     if problem := _network_problem(mirror + file):
         raise ValueError(problem)
     with urllib.request.urlopen(mirror + file, timeout=5 * _NETWORK_SECONDS) as answer:
-        content = answer.read()
+        content = _content(answer, file)
     if digest is None:
         cifar.check_md5(file, content)
     elif hashlib.sha256(unpacked(content)).hexdigest() != digest:
-        raise ValueError(f"{file} has the wrong SHA-256")
+        raise ValueError("wrong SHA-256")
+    return content
+
+
+def _content(answer, file):
+    """Return an answer's content, read behind a progress bar if stderr is a terminal."""
+    size, pieces = int(answer.headers.get("Content-Length") or 0), []
+    with tqdm(total=size or None, desc=file, unit="B", unit_scale=True, leave=False, disable=None) as bar:
+        while piece := answer.read(1 << 16):
+            pieces.append(piece)
+            bar.update(len(piece))
+    content = b"".join(pieces)
+    if size and len(content) != size:  # unlike one `read` of everything, this raises nothing
+        raise ValueError(f"the connection ended after {len(content)} of {size} bytes")
     return content
 
 

@@ -269,7 +269,8 @@ def _convert_batches(source, files, contents):
     endings = [path.name.removeprefix(key) for key, path in files.items()]
     version = next(v for v in source.versions if v.archive in endings or {v.ending} == set(endings))
     if "archive" in files:
-        contents = cifar.unpacked(version, contents["archive"])
+        with _naming(files["archive"]):
+            contents = cifar.unpacked(version, contents["archive"])
     parts = {}
     for batch, content in contents.items():
         with _naming(files.get(batch) or files["archive"]):
@@ -296,7 +297,7 @@ def check(arrays, source, files):
     for split in ("train", "test"):
         images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
         images_at, labels_at = (
-            files.get(f"{split}_{kind}", Path(f"{source.title} ({split} set)"))
+            files.get(f"{split}_{kind}") or files.get("archive") or Path(f"{source.title} ({split} set)")
             for kind in ("images", "labels")
         )
         if images.dtype != np.uint8 or images.shape[1:] != source.image_shape:

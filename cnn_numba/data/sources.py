@@ -27,10 +27,11 @@ class DataError(ValueError):
 class Source(NamedTuple):
     """The source of a data set.
 
-    `mirrors` are folders to download from: the four packed files, or the archive of the first version, of
-    `megabytes`. `digests` are the SHA-256 of the unpacked files: they check them, or distinguish the set from
-    others with the same file names. `versions` are those of CIFAR-10's format. `write` draws the files of a
-    drawn set. `read` returns a set of something else as a `Dataset`, from the argument `data_dir` of `load`.
+    `mirrors` are folders to download from: the four packed files, or the archive of the first version that
+    has one, of `megabytes`. `digests` are the SHA-256 of the unpacked files: they check them, or distinguish
+    the set from others with the same file names. A downloaded archive is checked only by `cifar.MD5`.
+    `versions` are those of CIFAR-10's format. `write` draws the files of a drawn set. `read` loads a set that
+    is not images (a text), from the argument `data_dir` of `load`, and replaces all of these.
     """
 
     title: str

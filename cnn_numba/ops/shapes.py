@@ -94,6 +94,8 @@ def conv2d_window(x_shape, weight_shape, stride, padding):
     >>> conv2d_window((64, 1, 28, 28), (32, 1, 3, 3), stride=1, padding=0)[-2:]
     (26, 26)
     """
+    if len(weight_shape) != 4:
+        raise ValueError(f"conv2d: weight must have shape (C_out, C_in, K_h, K_w), got {shown(weight_shape)}")
     window = window2d("conv2d", x_shape, weight_shape[2:], stride, padding)
     if x_shape[1] != weight_shape[1]:
         raise ValueError(

@@ -53,7 +53,7 @@ class _Batches:
         self.y = backend.empty(model.batch_size, np.int32)
 
     def take_none(self) -> None:
-        """Count a step without a batch, where gathering counts the steps."""
+        """Count a step in which this worker has no images."""
 
 
 class HostBatches(_Batches):
@@ -112,7 +112,7 @@ class DeviceBatches(_Batches):
     def take(self, count: int) -> tuple[Array, Array]:
         """Return the batch under the cursor, of `count` images, as device arrays.
 
-        Pass it to the model before its parameters change: the launch may compute the first layers too.
+        Pass it to the model before the model's parameters change: the launch may compute first layers too.
         """
         x, y = head(self.x, count), head(self.y, count)
         inputs = self.images, self.labels, self.order, self.batch_cursor, self.mean, self.std

@@ -189,10 +189,10 @@ def _check_names(names):
 
 @contextmanager
 def naming(path: str | PathLike) -> Iterator[None]:
-    """Raise a TypeError or ValueError as a ValueError with a file's name before the message."""
+    """Put a file's name before the message of a ValueError."""
     try:
         yield
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 

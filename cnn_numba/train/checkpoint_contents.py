@@ -17,7 +17,7 @@ SCALING_KEYS = ("loss_scale", "skipped_steps")
 
 
 def check_contents(checkpoint: Any) -> None:
-    """Refuse contents that no training run writes; the TypeError or ValueError names the value."""
+    """Refuse contents that no training run writes; the ValueError names the value."""
     if not isinstance(checkpoint.model, str):
         raise ValueError(f"the model must be a name, got {shown(checkpoint.model)}")
     for name in ("parameters", "buffers"):
@@ -36,8 +36,10 @@ def check_contents(checkpoint: Any) -> None:
     _check_fields("progress", progress, _PROGRESS)
     _check_fields("recipe", progress.get("recipe", {}), _RECIPE)
     epochs = [entry["epoch"] for entry in progress.get("history", [])]
-    if epochs != [*range(1, len(epochs) + 1)] or progress.get("epoch", len(epochs)) != len(epochs):
-        raise ValueError(f"after {progress.get('epoch')} epochs the history has {shown(epochs)}")
+    if epochs != [*range(1, len(epochs) + 1)]:
+        raise ValueError(f"the history must have the epochs 1, 2, ..., got {shown(epochs)}")
+    if "history" in progress and progress.get("epoch", len(epochs)) != len(epochs):
+        raise ValueError(f"{progress['epoch']} epochs are done, but the history has {len(epochs)}")
 
 
 def _check_state(name, array):
@@ -60,29 +62,45 @@ def _check_fields(name, values, fields):
         raise ValueError(f"the {name} must be an object, got {shown(values)}")
     for key, check in fields.items():
         if key in values:
-            check(values[key], f"{key} in the {name}")
+            try:
+                check(values[key], f"{key} in the {name}")
+            except TypeError as error:
+                raise ValueError(error) from None
 
 
 def check_history(history: Any, name: str = "history") -> None:
-    """Refuse a history that isn't as `fit` returns it, or a part of that; the ValueError shows the entry."""
-    if not isinstance(history, (list, tuple)):
-        raise ValueError(f"{name} must be a list of epochs, as fit returns it; got {shown(history)}")
+    """Refuse a history without the columns that `fit` writes; a TypeError or ValueError names the entry."""
+    if not isinstance(history, (list, tuple)) or not all(isinstance(entry, dict) for entry in history):
+        raise TypeError(f"{name} must be a list of dicts, as fit returns it; got {shown(history)}")
     for index, entry in enumerate(history):
-        if not (
-            isinstance(entry, dict)
-            and entry.keys() in ({*HISTORY_KEYS}, {*HISTORY_KEYS, *SCALING_KEYS})
-            and entry.keys() == history[0].keys()
-            and all(map(_is_number, entry.values()))
-        ):
-            raise ValueError(
-                f"{name} must be a list of epochs, each with the numbers {', '.join(HISTORY_KEYS)} and with "
-                f"the same keys; got {shown(entry)} at index {index}"
-            )
+        columns = dict.fromkeys((*HISTORY_KEYS, *history[0]))
+        missing = [str(key)[:60] for key in columns if key not in entry]
+        extra = [str(key)[:60] for key in entry if key not in columns]
+        if missing or extra:
+            lacks = [f"lacks {', '.join(missing[:6])}"] if missing else []
+            has = [f"has {', '.join(extra[:6])}, unlike entry 0"] if extra else []
+            what = " and ".join(lacks + has)
+            raise ValueError(f"{name} must be as fit returns it, but entry {index} {what}: {shown(entry)}")
+        for key, value in entry.items():
+            if isinstance(value, bool) or not isinstance(value, Real):
+                what = f"{str(key)[:60]} {shown(value)} in entry {index}"
+                raise TypeError(f"{name} must hold numbers, got {what}")
+
+
+def _check_saved_history(history, name):
+    """Refuse a history that no training run saves: further columns, NaN and infinity too."""
+    check_history(history, name)
+    for index, entry in enumerate(history):
+        for key, value in entry.items():
+            if key not in HISTORY_KEYS + SCALING_KEYS:
+                raise ValueError(f"{name} must be as fit returns it, but entry {index} has {shown(key)}")
+            if not _is_number(value):
+                raise ValueError(f"{name} must hold finite numbers, got {key} {value} in entry {index}")
 
 
 def _is_number(value):
     # Python's JSON knows NaN and infinity; a bool is an int.
-    return isinstance(value, Real) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def _is_generator_state(value):
@@ -104,11 +122,20 @@ def _fits(fits, wanted):
     return check
 
 
-# The check of each field, if present; `load_model` checks mean and std. A library for JSON Schema would take
-# longer to import than everything else at the start of a training run.
+def _per_channel(setting):
+    def check(value, name):
+        for each in value if isinstance(value, list) and value else [value]:
+            SETTINGS[setting](each, name)
+
+    return check
+
+
+# The check of each field, if present. A library for JSON Schema would take longer to import than everything
+# else at the start of a training run.
 _SIZE = partial(integer, minimum=1)
 _RECIPE = {
     **{name: SETTINGS[name] for name in ("weight_decay", "label_smoothing", "beta1", "beta2", "precision")},
+    **{name: _per_channel(name) for name in ("mean", "std")},
     "batch_size": _SIZE,
     "lr": partial(number, without=(0.0,)),
     "augment": partial(choice, choices=AUGMENTATIONS),
@@ -125,7 +152,7 @@ _PROGRESS = {
     ),
     "seconds": number,
     "generator": _fits(_is_generator_state, "the state of a NumPy generator"),
-    "history": check_history,
+    "history": _check_saved_history,
     "threads": _SIZE,
     "workers": _SIZE,
     "first_loss": partial(number, low=-LARGEST),

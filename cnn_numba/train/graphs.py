@@ -1,6 +1,6 @@
 """Many launches recorded as one CUDA graph.
 
-A step of the course's network is about a dozen kernels of a few microseconds each; launching one from Python
+A step of the course's network is ten kernels of a few microseconds each; launching one from Python
 takes longer than that. A CUDA graph, recorded once for each batch size, launches all of them at once.
 """
 

@@ -15,8 +15,8 @@ from cnn_numba.ops.backends import Backend
 class Optimizer:
     """The base of both optimisers: the model's arenas, and named arrays of state for checkpoints."""
 
-    kind: str  # the prefix of its functions' names
-    moments: tuple[str, ...]  # the arrays of its state with an element for each parameter
+    kind = "no"  # the prefix of its functions' names
+    moments: tuple[str, ...] = ()  # the arrays of its state with an element for each parameter
     state: dict[str, Any]  #: What the next step depends on besides parameters and gradients
 
     def __init__(self, model: Sequential, lr: float, **how: float) -> None:
@@ -25,6 +25,12 @@ class Optimizer:
         self.parameters, self.gradients, self.backend = arenas_of(model)
         self.ops = self.backend.ops.update
         self.state = {name: self.backend.zeros(self.parameters.shape) for name in self.moments}
+
+    def _function(self, name):
+        """Return the operation with this name for the optimiser."""
+        if self.kind == Optimizer.kind:
+            raise TypeError(f"{type(self).__name__} updates nothing: use SGD or Adam")
+        return getattr(self.ops, f"{self.kind}_{name}")
 
     def _arrays(self):
         """Return the first arguments of an update, which changes them."""
@@ -36,13 +42,13 @@ class Optimizer:
 
     def step(self, lr: float | None = None) -> None:
         """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
-        update = getattr(self.ops, f"{self.kind}_update")
+        update = self._function("update")
         update(*self._arrays(), *self._bias()[:1], self.lr if lr is None else lr, **self.settings)
         self.count(1)  # last: a refused update is not a step
 
     def rates(self, lrs: Sequence[float]) -> np.ndarray:
         """Return what `scheduled_step` needs for the next steps, shape (S, 2), float32."""
-        return getattr(self.ops, f"{self.kind}_rates")(lrs, *self._bias())
+        return self._function("rates")(lrs, *self._bias())
 
     def scheduled_step(
         self, rates: DeviceArray, cursor: DeviceArray, advances: DeviceArray | None = None
@@ -51,7 +57,7 @@ class Optimizer:
 
         It also moves the cursor `advances`, if given.
         """
-        update = getattr(self.ops, f"{self.kind}_update_scheduled")
+        update = self._function("update_scheduled")
         update(*self._arrays(), rates, cursor, advances=advances, **self.settings)
 
     def load_state(self, state: Mapping[str, Array]) -> None:

@@ -43,7 +43,7 @@ def move_earlier_run(folder: Path, log: Callable[[str], object]) -> None:
 
 
 def write_history(history: list[dict[str, float]], folder: str | PathLike) -> None:
-    """Write ``history.json`` and ``history.csv``; ValueError unless `history` is as from `fit`."""
+    """Write ``history.json`` and ``history.csv``; TypeError or ValueError unless `history` is from `fit`."""
     check_history(history)
     table = io.StringIO()
     writer = csv.DictWriter(table, history[0] if history else HISTORY_KEYS, lineterminator="\n")

@@ -194,6 +194,11 @@ def test_float16_scales_and_the_others_do_not():
         assert lines[-1].endswith("; loss scale 65536, 0 steps skipped") == scales
 
 
+def test_a_scale_below_the_minimum_names_both():
+    with pytest.raises(ValueError, match=r"scale must be at least minimum, 2\.0; got 1\.0"):
+        LossScaler(small_net(), scale=1.0, minimum=2.0)
+
+
 @pytest.mark.parametrize("scaler", [5, "yes", LossScaler(small_net())])
 def test_a_scaler_of_something_else_is_rejected(scaler):
     model = small_net()

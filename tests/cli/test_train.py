@@ -17,6 +17,8 @@ from fresh_python import python
 from cnn_course.chapters.many_gpus.workers import write_few_digits
 from cnn_numba import device
 from cnn_numba.data import files as data_files
+from cnn_numba.nn.layers import Flatten, Linear
+from cnn_numba.nn.models import MODELS, Sequential
 from cnn_numba.train.checkpoint import load_checkpoint
 from cnn_numba.train.lock import locked
 from cnn_numba.train.recipes import FAST
@@ -351,6 +353,16 @@ def test_a_data_set_of_another_shape_is_a_wrong_argument(run, model, dataset):
     code, _, err = run("train", "--model", model, "--dataset", dataset)
     assert code == 2
     assert f"'--dataset': {model} takes samples of shape" in err
+
+
+def test_a_network_whose_shape_no_data_set_has_is_a_wrong_argument(run, monkeypatch):
+    def odd(batch_size, **how):
+        return Sequential([Flatten(), Linear(6, 10)], (1, 2, 3), batch_size)
+
+    monkeypatch.setitem(MODELS, "mnist_cnn", odd)
+    code, _, err = run("train")
+    assert code == 2
+    assert "takes samples of shape (1, 2, 3), and no data set has such" in err
 
 
 def test_missing_data_give_one_line(run, tmp_path, monkeypatch):

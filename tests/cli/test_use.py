@@ -182,8 +182,12 @@ def test_predict_without_a_network_says_how_to_get_one(run, tmp_path):
     ("progress", "value", "message"),
     [
         ({}, np.nan, "parameters: 225034 of 225034 are NaN or infinite"),
-        ({"recipe": {"std": 0}}, 0, "std must be at least 1.17549e-38 and at most 3.40282e+38, got 0"),
-        ({"recipe": {"mean": "x"}}, 0, "mean must be a number, got 'x'"),
+        (
+            {"recipe": {"std": 0}},
+            0,
+            "std in the recipe must be at least 1.17549e-38 and at most 3.40282e+38, got 0",
+        ),
+        ({"recipe": {"mean": "x"}}, 0, "mean in the recipe must be a number, got 'x'"),
         ({"recipe": {"mean": [0.1, 0.2]}}, 0, "mean must be one number or one for each of 1 channels"),
         ({"recipe": [1]}, 0, "the recipe must be an object, got [1]"),
     ],

@@ -239,17 +239,31 @@ def assert_rebuilt(first, folder):
 @pytest.mark.exhaustive_unless(lambda step: step == 11, "every eleventh bit, and so one in most bytes")
 @pytest.mark.filterwarnings("ignore:Data type alias")
 @pytest.mark.parametrize("step", [11, 1])
-def test_every_bit_of_a_cached_header_counts(cache, tmp_path, step):
-    folder = write_idx_folder(tmp_path / "root", small_images())
+@pytest.mark.parametrize("array", ["train_images", "train_labels"])
+def test_every_bit_of_a_cached_header_counts(cache, tmp_path, array, step):
+    # NumPy reads 256 KiB at a time: of a larger array it may leave bytes, and with them the checksum, unread.
+    folder = write_idx_folder(tmp_path / "root", small_images(train=400))
     first = load("mnist", data_dir=folder)
     (victim,) = cache.rglob("*.npz")
     whole = victim.read_bytes()
-    header = whole.index(first.train_labels.tobytes()) - 128
+    header = whole.index(getattr(first, array).tobytes()) - 128
     for bit in range(0, 8 * 128, step):  # NumPy's words for the damage are many, and some are the tokenizer's
         damaged = bytearray(whole)
         damaged[header + bit // 8] ^= 1 << bit % 8
         victim.write_bytes(damaged)
-        np.testing.assert_array_equal(load("mnist", data_dir=folder).train_labels, first.train_labels)
+        again = load("mnist", data_dir=folder)
+        np.testing.assert_array_equal(again.train_labels, first.train_labels)
+        np.testing.assert_array_equal(again.train_images, first.train_images)
+
+
+def test_a_cache_of_an_unknown_data_set_is_rebuilt(cache, tmp_path):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    first = load("mnist", data_dir=folder)
+    (victim,) = cache.rglob("*.npz")
+    with np.load(victim) as file:
+        arrays = dict(file) | {"recognised": "imagenet"}
+    np.savez(victim, **arrays)
+    assert_rebuilt(first, folder)
 
 
 def test_concurrent_first_loads_agree(cache, tmp_path):
@@ -840,9 +854,10 @@ def test_each_failing_mirror_is_named(cache, mirrors, tmp_path):
     with pytest.raises(DataError, match=r"name a folder .* --data-dir .* CNN_NUMBA_DATA") as caught:
         load("mnist")
     for reason in (
-        "missing/: File not found",
-        "other/: .* has the wrong SHA-256",
-        "html/: Not a gzipped",
+        rf"missing/{STEMS[0]}\.gz: File not found",
+        rf"other/{STEMS[0]}\.gz: wrong SHA-256",
+        rf"html/{STEMS[0]}\.gz: Not a gzipped",
+        "such as data/mnist of a clone of the repository",
     ):
         assert re.search(reason, str(caught.value))
     assert not files_under(cache)
@@ -1006,7 +1021,66 @@ def test_a_pickle_calls_nothing_even_with_the_right_checksum(cache, cifar10, mon
     content = b"cos\nabort\n(tR."
     (folder / "data_batch_3").write_bytes(content)
     monkeypatch.setitem(cifar.MD5, "data_batch_3", hashlib.md5(content).hexdigest())
-    with pytest.raises(pickle.UnpicklingError, match=r"it names os\.abort"):
+    with pytest.raises(DataError, match=r"data_batch_3 is damaged or not a Python batch: it names os\.abort"):
+        load("cifar10", data_dir=folder.parent)
+
+
+def write_archive(path, contents, folder="cifar-10-batches-py"):
+    with tarfile.open(path, "w:gz") as file:
+        for name, content in contents.items():
+            member = tarfile.TarInfo(f"{folder}/{name}")
+            member.size = len(content)
+            file.addfile(member, io.BytesIO(content))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path, whole: path.write_text("<html>"), "is damaged or not such an archive: not a gzip file"),
+        (
+            lambda path, whole: path.write_bytes(path.read_bytes()[:-99]),
+            "is damaged or not such an archive: .*end",
+        ),
+        (
+            lambda path, whole: write_archive(path, {"data_batch_1": b""}),
+            "is damaged or not such an archive: .*-py/data_batch_2' not found",
+        ),
+        (
+            lambda path, whole: write_archive(path, whole | {"test_batch": b"garbage"}),
+            "is damaged or not a Python batch: ",
+        ),
+        (
+            lambda path, whole: write_archive(path, whole | {"test_batch": pickle.dumps({"data": 1})}),
+            "is damaged or not a Python batch: 'labels'",
+        ),
+        (
+            lambda path, whole: write_archive(
+                path,
+                whole | {"test_batch": pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [1]})},
+            ),
+            "is damaged or not a Python batch: it holds other arrays",
+        ),
+    ],
+)
+def test_a_damaged_archive_without_a_checksum_is_named(cache, cifar10, monkeypatch, damage, message):
+    folder, *_ = cifar10
+    archive = folder.parent / "cifar-10-python.tar.gz"
+    whole = {name: (folder / name).read_bytes() for name in cifar.BATCHES}
+    packed(folder, archive, monkeypatch)
+    monkeypatch.delitem(cifar.MD5, archive.name)
+    damage(archive, whole)
+    with pytest.raises(DataError, match=f"^{archive} {message}.*; put a fresh copy") as caught:
+        load("cifar10", data_dir=folder.parent)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_label_without_a_class_names_the_archive(cache, cifar10, monkeypatch):
+    folder, *_ = cifar10
+    archive = folder.parent / "cifar-10-python.tar.gz"
+    packed(folder, archive, monkeypatch)
+    source = data_files.SOURCES["cifar10"]._replace(classes=("cat",))
+    monkeypatch.setitem(data_files.SOURCES, "cifar10", source)
+    with pytest.raises(DataError, match=rf"^{archive} holds label \d at index \d, outside 0\.\.0"):
         load("cifar10", data_dir=folder.parent)
 
 
@@ -1142,6 +1216,30 @@ def test_an_archive_is_downloaded_once(cache, cifar10, mirrors, tmp_path, monkey
     assert asked == ["/other/cifar-10-python.tar.gz", "/good/cifar-10-python.tar.gz"]
     assert lines == ["Downloading CIFAR-10 (once, 170 MB) ...", "Converting CIFAR-10 to arrays (once) ..."]
     assert not list(cache.rglob("cifar-10-python*"))
+
+
+def test_a_set_without_an_archive_cannot_be_downloaded(cache, monkeypatch):
+    source = data_files.SOURCES["cifar10"]._replace(versions=(cifar.BINARY._replace(archive=None),))
+    monkeypatch.setitem(data_files.SOURCES, "cifar10", source)
+    with pytest.raises(DataError, match=r"CIFAR-10 is not here; name the folder .* --data-dir"):
+        load("cifar10")
+
+
+class Answer(io.BytesIO):
+    """Simulate the answer of a server that announces 100,000 bytes."""
+
+    headers = {"Content-Length": "100000"}  # noqa: RUF012
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_download_has_a_progress_bar_on_a_terminal(monkeypatch, terminal):
+    stderr = io.StringIO()
+    monkeypatch.setattr(stderr, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    assert downloading._content(Answer(bytes(100_000)), "some.gz") == bytes(100_000)
+    assert ("some.gz:   0%" in stderr.getvalue()) == terminal == bool(stderr.getvalue())
+    with pytest.raises(ValueError, match="the connection ended after 99 of 100000 bytes"):
+        downloading._content(Answer(bytes(99)), "some.gz")
 
 
 def test_a_download_that_fills_the_disk_names_the_cache(cache, monkeypatch):

@@ -278,6 +278,15 @@ def test_cpu_rejects_wrong_arrays(kind):
 
 
 @kinds
+def test_a_missing_argument_names_the_function(kind):
+    forward, backward = functions(cpu, kind)
+    with pytest.raises(TypeError, match=rf"{kind}_forward\(\) missing .*'x'"):
+        forward()
+    with pytest.raises(TypeError, match=rf"{kind}_backward\(\) missing .*'out'"):
+        backward(np.ones(2, np.float32))
+
+
+@kinds
 def test_reference_rejects_other_dtypes(kind):
     forward, backward = functions(reference, kind)
     x = np.ones(2)

@@ -48,6 +48,7 @@ def test_windows_name_both_axes_in_order():
             r"window of 3 does not fit into 2 .*\(1, 1, 2, 9\)",
         ),
         (lambda: window2d("pool", (1, 1, 9, 2), (1, 5), 1, 1), "window of 5 does not fit into 2 .*padding 1"),
+        (lambda: conv2d_window((1, 1, 5, 5), (1, 3, 3), 1, 0), r"weight must have shape .*, got \(1, 3, 3\)"),
         (lambda: conv2d_window((1, 2, 5, 5), (4, 3, 3, 3), 1, 0), "x has 2 channels but weight expects 3"),
         (
             lambda: conv2d_window((1, 1, 5, 5), (1, 1, 3, 3), 1, 2**30),

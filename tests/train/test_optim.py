@@ -6,7 +6,7 @@ import torch
 
 from cnn_numba.nn.layers import Flatten, Linear
 from cnn_numba.nn.models import Sequential
-from cnn_numba.train.optim import OPTIMIZERS, SCHEDULES, SGD, Adam, cosine, one_cycle
+from cnn_numba.train.optim import OPTIMIZERS, SCHEDULES, SGD, Adam, Optimizer, cosine, one_cycle
 
 
 @pytest.fixture
@@ -38,6 +38,20 @@ def test_steps_equal_pytorch(model, rng, ours, theirs, options):
     theirs.param_groups[0]["lr"] = options["lr"]
     theirs.step()
     np.testing.assert_allclose(model.parameters, leaf.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_an_optimizer_may_have_only_its_own_step(model):
+    class Signs(Optimizer):
+        def step(self, lr=None):
+            self.parameters[:] = -self.lr
+
+    signs = Signs(model, 0.5)
+    signs.step()
+    assert (model.parameters == -0.5).all()
+    assert signs.state == {}
+    for call in (Optimizer(model, 0.1).step, lambda: signs.rates([0.1])):
+        with pytest.raises(TypeError, match=r"(Optimizer|Signs) updates nothing: use SGD or Adam"):
+            call()
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

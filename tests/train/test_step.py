@@ -139,23 +139,25 @@ def test_a_checksum_is_of_the_bytes_of_all_arrays():
 
 
 @pytest.mark.parametrize(
-    ("history", "message"),
+    ("history", "error", "message"),
     [
-        (None, "history must be a list of epochs, as fit returns it; got None"),
-        ([5], "history must be a list of epochs, .* got 5 at index 0"),
-        ([{"epoch": 1}], "numbers epoch, train_loss, train_accuracy, .* got {'epoch': 1} at index 0"),
+        (None, TypeError, "history must be a list of dicts, as fit returns it; got None"),
+        ([5], TypeError, r"history must be a list of dicts, as fit returns it; got \[5\]"),
+        ([{"epoch": 1}], ValueError, "entry 0 lacks train_loss, train_accuracy, test_loss"),
     ],
 )
-def test_an_invalid_history_raises_before_anything_is_written(tmp_path, history, message):
+def test_an_invalid_history_raises_before_anything_is_written(tmp_path, history, error, message):
     for use in (write_history, plot_history):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(error, match=message):
             use(history, tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_history_of_words_or_unlike_entries_raises(tmp_path):
     entry = dict.fromkeys(HISTORY_KEYS, 1)
-    with pytest.raises(ValueError, match=r"got {.*'test_loss': 'low'.* at index 1"):
+    with pytest.raises(TypeError, match="history must hold numbers, got test_loss 'low' in entry 1"):
         plot_history([entry, entry | {"test_loss": "low"}])
-    with pytest.raises(ValueError, match=r"with the same keys; got {.* at index 1"):
+    with pytest.raises(ValueError, match="entry 1 has loss_scale, unlike entry 0: "):
         write_history([entry, entry | {"loss_scale": 2}], tmp_path)
+    with pytest.raises(ValueError, match="entry 1 lacks mine and has loss_scale, unlike entry 0: "):
+        write_history([entry | {"mine": 1}, entry | {"loss_scale": 2}], tmp_path)

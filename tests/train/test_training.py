@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import tracemalloc
+import warnings
 import zipfile
 
 import numpy as np
@@ -27,7 +28,7 @@ from cnn_numba.train.checkpoint import load_checkpoint, load_model, restore, sav
 from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
-from cnn_numba.train.records import RECORDS, plot_history
+from cnn_numba.train.records import RECORDS, plot_history, write_history
 from cnn_numba.train.step import train_step
 
 
@@ -493,24 +494,28 @@ BROKEN = {"bit_generator": "PCG64", "state": {"state": "x", "inc": 1}, "has_uint
         ({"progress": {"epoch": "three"}}, "epoch in the progress must be an int, got 'three'"),
         ({"progress": {"epoch": -1}}, "epoch .* got -1"),
         ({"progress": {"epoch": 1.0}}, r"epoch .* got 1\.0"),
-        ({"progress": {"epoch": 10**4000}}, r"epoch .* at most 2147483647, .* got 1000+\.\.\.0+$"),
-        ({"progress": {"step": 2**31}}, "step .* at most 2147483647, .* got 2147483648"),
+        ({"progress": {"epoch": 10**4000}}, r"epoch .* at most 2147483647, got 1000+\.\.\.0+$"),
+        ({"progress": {"step": 2**31}}, "step .* at most 2147483647, got 2147483648"),
         ({"progress": {"threads": 10**4000}}, r"threads .* got 1000+\.\.\.0+$"),
         ({"recipe": {"batch_size": 10**4000}}, r"batch_size .* got 1000+\.\.\.0+$"),
         ({"recipe": {"device": "\x1b[2J"}}, r"device in the recipe must be a name, got '\\x1b\[2J'"),
         ({"recipe": {"device": "x" * 61}}, r"device .* got 'x+\.\.\.x+'"),
-        ({"progress": {"epoch": 2}}, r"after 2 epochs the history has \[1\]"),
+        ({"progress": {"epoch": 2}}, "2 epochs are done, but the history has 1"),
         ({"progress": {"step": -3}}, "step .* got -3"),
         ({"progress": {"totals": [1.0]}}, r"totals .* must be two numbers, got \[1\.0\]"),
         ({"progress": {"totals": [float("inf"), 1]}}, r"totals .* got \[inf, 1\]"),
         ({"progress": {"seconds": "x"}}, "seconds .* got 'x'"),
         ({"progress": {"seconds": 10**400}}, "seconds .* got 1000"),
-        ({"progress": {"history": {}}}, "history .* must be a list of epochs, .* got {}"),
-        ({"progress": {"history": ["x"]}}, "history .* got 'x' at index 0"),
-        ({"progress": {"history": [{"epoch": 1}]}}, "history .* train_loss.* got {'epoch': 1}"),
-        ({"progress": {"history": [ENTRY | {"extra": 1}]}}, "history .* got "),
-        ({"progress": {"history": [ENTRY | {"epoch": 2}]}}, r"after 1 epochs the history has \[2\]"),
-        ({"progress": {"history": [ENTRY | {"seconds": None}]}}, "history .* got "),
+        ({"progress": {"history": {}}}, "history in the progress must be a list of dicts, .* got {}"),
+        ({"progress": {"history": ["x"]}}, r"history .* must be a list of dicts, .* got \['x'\]"),
+        ({"progress": {"history": [{"epoch": 1}]}}, "entry 0 lacks train_loss, .*, seconds: {'epoch': 1}"),
+        ({"progress": {"history": [ENTRY | {"extra": 1}]}}, "but entry 0 has 'extra'"),
+        ({"progress": {"history": [ENTRY | {"epoch": 2}]}}, r"must have the epochs 1, 2, ..., got \[2\]"),
+        ({"progress": {"history": [ENTRY | {"seconds": None}]}}, "got seconds None in entry 0"),
+        (
+            {"progress": {"history": [ENTRY | {"seconds": np.nan}]}},
+            "finite numbers, got seconds nan in entry",
+        ),
         ({"progress": {"generator": None}}, "generator .* must be the state of a NumPy generator, got None"),
         ({"progress": {"generator": {}}}, "generator .* got {}"),
         ({"progress": {"generator": MT19937}}, "generator .* got {'bit_generator': 'MT19937'"),
@@ -560,18 +565,26 @@ def test_a_crafted_training_is_not_resumed(tmp_path, interrupted, changes, messa
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("mean", [0.0, 0.5], "one number or one for each of 1 channels"),
-        ("mean", [], "one number or one for each of 1 channels"),
-        ("mean", "x", "a number, got 'x'"),
-        ("mean", float("nan"), "at least .* got nan"),
-        ("std", 0, "at least .* got 0"),
+        ("mean", [0.0, 0.5], "mean must be one number or one for each of 1 channels"),
+        ("mean", [], r"mean in the recipe must be a number, got \[\]"),
+        ("mean", "x", "mean in the recipe must be a number, got 'x'"),
+        ("mean", float("nan"), "mean in the recipe must be at least .* got nan"),
+        ("std", 0, "std in the recipe must be at least .* got 0"),
+        ("std", [0], "std in the recipe must be at least .* got 0"),
     ],
 )
 def test_a_mean_that_cannot_be_raises(tmp_path, monkeypatch, interrupted, name, value, message):
     monkeypatch.setitem(MODELS, "stripes_net", lambda batch_size, device, precision: small_net())
     path = crafted(tmp_path / "net.npz", interrupted, recipe={name: value})
-    with pytest.raises(ValueError, match=rf"net\.npz: {name} must be {message}"):
+    with pytest.raises(ValueError, match=rf"net\.npz: {message}"):
         load_model(path)
+
+
+def test_an_error_of_the_program_keeps_its_type(tmp_path, monkeypatch, interrupted):
+    monkeypatch.setitem(MODELS, "stripes_net", lambda batch_size, device, precision: small_net())
+    monkeypatch.setattr("cnn_numba.train.checkpoint.copy", len)
+    with pytest.raises(TypeError, match="len"):
+        load_model(crafted(tmp_path / "net.npz", interrupted))
 
 
 def test_older_checkpoints_are_resumed(tmp_path, interrupted):
@@ -870,6 +883,18 @@ def test_the_progress_bar_shows_loss_and_accuracy(capsys):
     assert "images/s" in shown
     assert "loss 0." in shown
     assert "accuracy" in shown
+
+
+def test_a_history_may_have_further_columns_and_nan(tmp_path):
+    history = [ENTRY | {"loss_scale": 2.0, "mine": np.float64(1)}, ENTRY | {"loss_scale": 1.0, "mine": 0}]
+    history[1]["test_loss"] = float("nan")
+    write_history(history, tmp_path)
+    assert (
+        (tmp_path / "history.csv").read_text().startswith(",".join((*HISTORY_KEYS, "loss_scale", "mine\n")))
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plot_history([ENTRY | {"train_loss": np.float32(0.5)}], tmp_path / "curves.png")
 
 
 def test_curves_are_drawn_for_a_single_epoch(tmp_path):

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 
 import numpy as np
 
-from cnn_numba.arguments import number, settings
+from cnn_numba.arguments import number, settings, shown
 from cnn_numba.device import Array, DeviceArray, copy, pinned, to_host
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.callbacks.base import Callback
@@ -64,7 +64,9 @@ class LossScaler(Scaler):
         minimum: float = 2.0**-14,
     ) -> None:
         minimum = number(minimum, "minimum", without=(0.0,))
-        scale = number(scale, "scale", low=minimum)
+        scale = number(scale, "scale")
+        if scale < minimum:
+            raise ValueError(f"scale must be at least minimum, {shown(minimum)}; got {shown(scale)}")
         growth, backoff, interval = settings(growth=growth, backoff=backoff, interval=interval)
         self.factors = {"growth": growth, "backoff": backoff, "interval": interval}
         self.settings = {"scale": scale, **self.factors, "minimum": minimum}

@@ -1,7 +1,6 @@
 """Activations on the CPU: one pass over the memory, on all cores if that is faster."""
 
 import functools
-import inspect
 import math
 
 import numpy as np
@@ -17,41 +16,65 @@ CHEAP_PARALLEL_FROM = 1 << 16
 COSTLY_PARALLEL_FROM = 1 << 10
 
 
-def _elementwise(check, parallel_from):
-    """Return a decorator that makes an operation of a loop over the elements of its arrays, of any shape."""
+def _elementwise(parallel_from):
+    """Return a decorator that compiles a loop over elements for one core and for all, and for any shape."""
 
     def decorate(loop):
-        compiled = cores_by_size(parallel_from)(loop)
-        bind = inspect.signature(loop).bind
+        flat_loop = cores_by_size(parallel_from)(loop)
 
-        @functools.wraps(loop)
-        def operation(*arguments, **named):
-            bound = bind(*arguments, **named)
-            bound.apply_defaults()
-            arrays = check(HOST, *bound.args)
-            compiled(*(array.reshape(-1) for array in arrays))
-            return arrays[-1]
+        def run(*arrays):
+            flat_loop(*(array.reshape(-1) for array in arrays))
 
-        return operation
+        return run
 
     return decorate
 
 
-@_elementwise(checks.forward, CHEAP_PARALLEL_FROM)
+def _forward(parallel_from):
+    """Return a decorator that makes a forward function of a loop over elements."""
+
+    def decorate(loop):
+        compiled = _elementwise(parallel_from)(loop)
+
+        @functools.wraps(loop)
+        def forward(x, out=None):
+            *_, out = checks.forward(HOST, x, out)
+            compiled(x, out)
+            return out
+
+        return forward
+
+    return decorate
+
+
+def _backward(loop):
+    """Make a backward function of a loop over elements; all of these are cheap."""
+    compiled = _elementwise(CHEAP_PARALLEL_FROM)(loop)
+
+    @functools.wraps(loop)
+    def backward(grad_output, out, grad_input=None):
+        *_, grad_input = checks.backward(HOST, grad_output, out, grad_input)
+        compiled(grad_output, out, grad_input)
+        return grad_input
+
+    return backward
+
+
+@_forward(CHEAP_PARALLEL_FROM)
 def relu_forward(x, out=None):
     """``max(x, 0)``; see `reference.relu_forward`."""
     for i in prange(out.size):
         out[i] = np.float32(0.0) if x[i] <= np.float32(0.0) else x[i]
 
 
-@_elementwise(checks.backward, CHEAP_PARALLEL_FROM)
+@_backward
 def relu_backward(grad_output, out, grad_input=None):
     """Gradient of a ReLU; see `reference.relu_backward`."""
     for i in prange(out.size):
         grad_input[i] = np.float32(0.0) if out[i] <= np.float32(0.0) else grad_output[i]
 
 
-@_elementwise(checks.forward, COSTLY_PARALLEL_FROM)
+@_forward(COSTLY_PARALLEL_FROM)
 def sigmoid_forward(x, out=None):
     """Sigmoid; see `reference.sigmoid_forward`."""
     for i in prange(out.size):
@@ -59,28 +82,28 @@ def sigmoid_forward(x, out=None):
         out[i] = (small if x[i] < np.float32(0.0) else np.float32(1.0)) / (np.float32(1.0) + small)
 
 
-@_elementwise(checks.backward, CHEAP_PARALLEL_FROM)
+@_backward
 def sigmoid_backward(grad_output, out, grad_input=None):
     """Gradient of a sigmoid; see `reference.sigmoid_backward`."""
     for i in prange(out.size):
         grad_input[i] = grad_output[i] * out[i] * (np.float32(1.0) - out[i])
 
 
-@_elementwise(checks.forward, COSTLY_PARALLEL_FROM)
+@_forward(COSTLY_PARALLEL_FROM)
 def tanh_forward(x, out=None):
     """Hyperbolic tangent; see `reference.tanh_forward`."""
     for i in prange(out.size):
         out[i] = math.tanh(x[i])
 
 
-@_elementwise(checks.backward, CHEAP_PARALLEL_FROM)
+@_backward
 def tanh_backward(grad_output, out, grad_input=None):
     """Gradient of a hyperbolic tangent; see `reference.tanh_backward`."""
     for i in prange(out.size):
         grad_input[i] = grad_output[i] * (np.float32(1.0) - out[i] * out[i])
 
 
-@_elementwise(checks.forward, COSTLY_PARALLEL_FROM)
+@_forward(COSTLY_PARALLEL_FROM)
 def gelu_forward(x, out=None):
     """GELU; see `reference.gelu_forward`."""
     for i in prange(out.size):
@@ -88,16 +111,28 @@ def gelu_forward(x, out=None):
         out[i] = x[i] * probability
 
 
-@_elementwise(checks.gelu_backward, COSTLY_PARALLEL_FROM)
-def gelu_backward(grad_output, x, grad_input=None):
-    """Gradient of a GELU; see `reference.gelu_backward`."""
+@_elementwise(COSTLY_PARALLEL_FROM)
+def _gelu_backward(grad_output, x, grad_input):
     for i in prange(x.size):
         probability, density = normal(x[i])
         grad_input[i] = grad_output[i] * (probability + x[i] * density)
 
 
-@_elementwise(checks.add_forward, CHEAP_PARALLEL_FROM)
-def add_forward(a, b, out=None):
-    """Add two arrays; see `reference.add_forward`."""
+def gelu_backward(grad_output, x, grad_input=None):
+    """Gradient of a GELU; see `reference.gelu_backward`."""
+    *_, grad_input = checks.gelu_backward(HOST, grad_output, x, grad_input)
+    _gelu_backward(grad_output, x, grad_input)
+    return grad_input
+
+
+@_elementwise(CHEAP_PARALLEL_FROM)
+def _add_forward(a, b, out):
     for i in prange(out.size):
         out[i] = a[i] + b[i]
+
+
+def add_forward(a, b, out=None):
+    """Add two arrays; see `reference.add_forward`."""
+    *_, out = checks.add_forward(HOST, a, b, out)
+    _add_forward(a, b, out)
+    return out

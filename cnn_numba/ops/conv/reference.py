@@ -118,7 +118,7 @@ def correlate_cpu(signal: ArrayLike, delay: ArrayLike | None = None) -> np.ndarr
     """
     (signal,) = checks.correlate_cpu(ANYTHING, signal)
     n = len(signal)
-    delay = 0 if delay is None else integer(delay, "delay", 1 - n, n - 1)
+    delay = 0 if delay is None else integer(delay, "delay", 1 - n, n - 1, "an int or None")
     out = np.zeros(n - delay)
     for d in range(delay, n):
         for k in range(max(0, -d), n - max(0, d)):  # where both samples exist

@@ -79,7 +79,7 @@ def _smoothed_loss(logits, label, smoothing, log_total, largest):
 
 @exact_jit
 def _below(largest, score):
-    """Return how far a score is below the largest, computed first: beside them a logarithm may vanish."""
+    """Return ``largest - score``, computed first: beside large scores the logarithm may vanish."""
     return largest - score
 
 

@@ -333,7 +333,8 @@ def test_the_text_gives_the_modelled_times_that_the_cells_print():
     times = np.array([modelled_in("ladder-layer", rung) for rung in rungs])
     assert "in 40 to 60% of the time of the next" in text_of("predict-layer")
     half = times[-1] / times[:-1].min(axis=0)
-    assert (half > 0.38).all() and (half < 0.6).all()
+    assert (half > 0.38).all()
+    assert (half < 0.6).all()
     faster = modelled_in("ladder-conv", "one thread a result") / modelled_in(
         "ladder-conv", "implicit product"
     )
