@@ -198,7 +198,7 @@ def matmul_register_tiled(a, b, out=None, transpose_a=False, transpose_b=False):
 
 
 def matmul_vectorised(a, b, out=None, transpose_a=False, transpose_b=False):
-    """Multiply two matrices with vector loads and tiles of 128 x 128; arguments as for `matmul_naive`.
+    """Multiply two matrices with vector loads and tiles of 64 x 128; arguments as for `matmul_naive`.
 
     Rows whose length is not a multiple of four, or that do not begin at a multiple of 16 bytes, are read and
     written one element at a time. If there are too few tiles for the whole GPU, sums are split.

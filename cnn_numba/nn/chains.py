@@ -67,7 +67,7 @@ class ConvChain:
         return self.ops.conv_chain_gather_at(self._convolutions(), self.scratch, *arguments)
 
     def _replaced(self, function):
-        """Return whether somebody has set a layer's function, for example to watch it."""
+        """Return whether a layer's function was replaced, for example to watch it."""
         return any(function in vars(layer) for layer in self.layers)
 
     def _own(self, reference):
@@ -91,9 +91,9 @@ class ConvChain:
 
     @contextmanager
     def leaving_sums(self) -> Iterator[list[Any]]:
-        """Let a step's backward pass on the GPU leave its last sums to the update; yield the list of these.
+        """Let a step's backward pass leave the sums of the first one or two convolutions to the update.
 
-        The gradients of the chain's layers are complete only after the update.
+        Yield the list that gets them. Until the update these gradients are incomplete. For the GPU only.
         """
         whole, sums = self.scratch, []  # type: Any, list[Any]
         self.scratch = whole._replace(pending=sums)

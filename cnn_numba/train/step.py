@@ -101,7 +101,7 @@ def phases_of(
     # A scaler has to change the gradient of the logits before the rest of the backward pass.
     is_plain = type(scaler).scale_gradient is Scaler.scale_gradient
     end = loss_head(model, loss, len(labels)) if is_plain else None
-    features = model.forward(x, training=True, until=end and end.first)
+    features = model.forward(x, training=True, until=end.first if end else None)
     yield "forward"
     losses = (end or loss).forward(features, labels)
     if end is None and totals is not None:
@@ -141,6 +141,8 @@ def steps_of(
 
 
 class _Steps:
+    """What the steps on host and device share."""
+
     def __init__(
         self,
         model: Sequential,

@@ -32,7 +32,7 @@ LARGE = Tile(64, 128, 8, thread_rows=8, thread_columns=8, part_depth=128, fewest
 SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_parts=4)
 # For rounded operands: 8 warps of 32 x 16 results each.
 TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest_parts=4)
-# Blocks that share a multiprocessor: as many as have enough registers, on every GPU.
+# Blocks that share a multiprocessor: the most whose registers fit, on every GPU.
 BLOCKS = {LARGE.results: 3, SMALL.results: 7, TENSOR.results: 3}
 NOTHING = float32(0), float32(0), float32(0), float32(0)
 _PRODUCT = f"void({', '.join(['float32[::1]'] * 4 + ['uint32'] * 4 + ['bool'] * 4)})"
@@ -92,7 +92,7 @@ class _Operand(NamedTuple):
 
 
 def _operand(lines, tile, vectors):
-    """Return the operand whose tile has so many lines; with `vectors` rows are whole vectors of four.
+    """Return the operand for a tile of this many lines; with `vectors` all rows are whole vectors of four.
 
     The tiles end where the product ends, so the first one may begin before the product does, and has zeros
     there. Later loads need no bounds check along k.

@@ -165,8 +165,8 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
         sums.append((parts, *pair))
     device.join()
     if scratch.pending is not None:
-        last = (len(sums) - 1) // 2 * 2
-        scratch.pending[:], sums = sums[last:], sums[:last]
+        count = 2 - len(sums) % 2  # as many as the last launch would take
+        scratch.pending[:], sums = sums[-count:], sums[:-count]
     conv2d_sum_weight_and_bias(sums)
     return grads, grad_input
 

@@ -275,7 +275,8 @@ def gather_conv2d_pool_kernel(
     gather_share((images, labels, scale, shift, plane), position, x, y)
 
 
-#: How many channels make it worth its barriers. What has enough results for `LARGE` takes that.
+#: The fewest channels for which `conv2d_pool_windows_kernel` is worth its barriers. Products with enough
+#: results for `LARGE` use that.
 _FEWEST_CHANNELS = 2 * CHANNELS
 
 

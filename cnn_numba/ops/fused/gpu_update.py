@@ -1,7 +1,8 @@
 """Adam that also adds up the gradients of convolutions, which is one launch less in a step.
 
-The backward pass of a chain leaves the gradients of a stage in parts. A thread adds up those of one
-parameter, writes the gradient and updates the parameter. Further blocks update the parameters without parts.
+The backward pass of a chain leaves the gradients of a stage in parts. Up to eight threads add up those of one
+parameter; one of them writes the gradient and updates the parameter. Further blocks update the parameters
+without parts.
 """
 
 from typing import NamedTuple
@@ -29,6 +30,7 @@ class Sums(NamedTuple):
 @cuda.jit(device=True)
 def _parameter_with_gradient(gradients, parts, other_parts, sums):
     """Return the parameter of this thread after writing its gradient; `gradients.size` if it has none."""
+    # A block has THREADS threads, whatever its shape.
     block, begin, columns = uint32(cuda.blockIdx.x), uint32(0), uint32(sums.columns)
     if block >= uint32(sums.blocks + sums.other_blocks):
         thread = uint32(cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x)
@@ -41,7 +43,7 @@ def _parameter_with_gradient(gradients, parts, other_parts, sums):
         return uint32(gradients.size)
     row, weights = uint32(i // columns), uint32(columns - 1)
     is_bias = uint32(i - row * columns) == weights
-    # In an arena the biases come after all weights.
+    # In an arena a layer's bias follows its weight; in the parts it is each row's last column.
     i = uint32(begin + (uint32(parts.shape[1]) // columns * weights + row if is_bias else i - row))
     gradients[i] = total
     return i
@@ -70,8 +72,8 @@ def adam_update_with_sums(
 ):  # fmt: skip
     """Do what `conv2d_sum_weight_and_bias` and then `adam_update_scheduled` do, with the same bits.
 
-    The `sums` are one or two stages as the former takes them. The arenas begin with the parameters of these
-    stages, in the reverse order.
+    Each of the one or two `sums` is a stage as the first function takes it. The arenas must begin with these
+    stages' parameters; `sums` lists the stages in reverse.
     """
     arenas, how = (parameters, gradients, exp_avg, exp_avg_sq), (beta1, beta2, eps, weight_decay)
     checks.adam(DEVICE, *arenas, *how, rates, cursor, advances)

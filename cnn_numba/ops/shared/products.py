@@ -36,17 +36,17 @@ class Tile(NamedTuple):
     columns: int
     depth: int
     thread_rows: int
-    """Results of one thread: a power of 2, from 2 on."""
+    """Rows of a thread's results: a power of 2, at least 2."""
     thread_columns: int
     """Four times a power of 2."""
     part_depth: int = 1
-    """Where sums are split: how long a part is at least, for that to pay."""
+    """Where sums are split: the least length of a part that pays."""
     fewest_parts: int = 1
-    """And how many there are at least, for the second kernel to pay."""
+    """The fewest parts for which the second kernel pays."""
     precision: str = "float32"
     """What the operands are rounded to."""
     tensor_cores: bool = False
-    """Whether those multiply. Then `depth` is a multiple of 16."""
+    """Whether Tensor Cores multiply. Then `depth` is a multiple of 16, else of 8."""
 
     @property
     def threads(self):
@@ -135,9 +135,9 @@ def hold_loads():
 def _fragments(tile, row_pitch, column_pitch):
     """Make two device functions: where a thread reads its parts of the operands, and `_multiplier` of them.
 
-    It takes k = lane % 4 and every fourth from there, and gives them to the instructions as its own whatever
-    k these name: a sum does not ask in which order. So the lanes of a warp read 8 neighbours of 4 k, and with
-    a pitch of 8 more than a multiple of 32 those lie in 32 different banks.
+    A thread takes k = lane % 4 and every fourth k after it. The instructions number these k differently: that
+    changes only the order of a sum. So the lanes of a warp read 8 neighbours of 4 k, and with a pitch of 8
+    more than a multiple of 32 those lie in 32 different banks.
     """
     thread_columns = tile.thread_columns
     row_tiles, column_tiles = tile.thread_rows // 2, thread_columns // 2

@@ -347,7 +347,7 @@ def test_the_text_has_the_times_of_the_record():
     assert 2.5 < t4.work / h100.work < 3.5
     gains = [step.launches.microseconds / step.graph.microseconds for step in STEPS]
     assert f"{gains[2]:.1f} times as fast on the H100, {gains[1]:.1f} times on the A100" in after
-    assert f"On the T4 it gains {1 - 1 / gains[0]:.0%}" in after
+    assert f"but only {gains[0]:.1f} times on the T4" in after
     assert max(t4.kernels, key=t4.kernels.get) == "conv2d_pool_windows_kernel"
     assert t4.kernels["conv2d_pool_windows_kernel"] / t4.work == pytest.approx(0.21, abs=0.005)
 
