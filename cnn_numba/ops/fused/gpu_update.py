@@ -27,7 +27,7 @@ class Sums(NamedTuple):
     rest: int  # the first parameter without parts
 
 
-@cuda.jit(device=True)
+@cuda.jit(device=True, inline="always")
 def _parameter_with_gradient(gradients, parts, other_parts, sums):
     """Return the parameter of this thread after writing its gradient; `gradients.size` if it has none."""
     # A block has THREADS threads, whatever its shape.
