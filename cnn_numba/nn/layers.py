@@ -38,6 +38,8 @@ class _Weighted(Layer):
 class Conv2d(_Weighted):
     """2-D convolution (cross-correlation) with stride and zero padding.
 
+    In a model in float32, `nn.chains` computes it together with its neighbours.
+
     Examples
     --------
     >>> Conv2d(1, 32, 3).output_shape((64, 1, 28, 28))

@@ -96,7 +96,7 @@ def fit(  # noqa: PLR0913 (these are the options of training)
         If an argument is out of range, the optimiser belongs to another model, there is nothing to
         resume from, or the checkpoint belongs to another training run.
     OSError
-        If `out` cannot be written to, or another training run writes to it (`train.lock.FolderInUse`).
+        If `out` can't be written to (full disk: the last checkpoint stays) or is in use (`lock.FolderInUse`).
     TrainingDiverged
         If the loss or the parameters become NaN or infinite, or the loss scale collapses. The last good
         checkpoint stays.

@@ -95,7 +95,7 @@ def _operand(lines, tile, vectors):
     """Return the operand for a tile of this many lines; with `vectors` all rows are whole vectors of four.
 
     The tiles end where the product ends, so the first one may begin before the product does, and has zeros
-    there. Later loads need no bounds check along k.
+    there. Later loads need no bounds check along k. The tile's depth is a power of 2.
     """
     (place, begin, stash), fours, jumps = _places(lines, tile)
     zero, tile_depth, (line_jump, k_jump) = uint32(0), uint32(tile.depth), map(uint32, jumps)
