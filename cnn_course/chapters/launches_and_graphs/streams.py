@@ -74,6 +74,12 @@ class Event:
         self.pipeline.over |= self.over
 
 
+def _index(value, name, count):
+    if value not in range(count):
+        raise IndexError(f"{name} must be from 0 to {count - 1}, got {value!r}")
+    return value
+
+
 def _real(stream):
     if not isinstance(stream, Stream):
         raise TypeError(f"expected a stream made by run.stream(), got {stream!r}")
@@ -137,16 +143,19 @@ class Pipeline:
 
     def fill(self, number, slot):
         """Let the host fill the pinned buffer of a slot with a batch; this blocks the host."""
-        self._host[slot][:] = self.batches[number]
+        batch = self.batches[_index(number, "number", self.count)]
+        self._host[_index(slot, "slot", 2)][:] = batch
         self.over |= {self._note("fill", slot, self.over)}
 
     def copy(self, slot, stream):
         """Copy the pinned buffer of a slot to its device buffer, in a stream."""
-        self._there[slot].copy_to_device(self._host[slot], stream=_real(stream))
+        source = self._host[_index(slot, "slot", 2)]
+        self._there[slot].copy_to_device(source, stream=_real(stream))
         stream.over |= {self._note("copy", slot, stream.over | self.over)}
 
     def add(self, slot, stream):
         """Launch the kernel that adds a slot's device buffer to the total, in a stream."""
+        _index(slot, "slot", 2)
         with device.use_stream(_real(stream)):
             threads = 128
             blocks = device.blocks(self._total.size, threads)

@@ -68,6 +68,7 @@ WRONG = {
         "lost update": [("cuda.atomic.add(out, c, total)", "out[c] += total")],
     },
     "add_in_streams": {
+        "raises": [("number % 2", "number")],
         "filled too early": [("sent[slot].synchronize()", "")],
         "overwritten": [
             ("used[slot].wait(upload)", ""),

@@ -317,6 +317,15 @@ def test_only_streams_of_the_pipeline_are_accepted():
         Pipeline(ones(1)).copy(0, 0)
 
 
+def test_slots_and_numbers_out_of_range_are_named():
+    run = Pipeline(ones(3))
+    with pytest.raises(IndexError, match="number must be from 0 to 2, got 3"):
+        run.fill(3, 0)
+    for call in (lambda: run.fill(0, 2), lambda: run.copy(2, run.stream()), lambda: run.add(2, run.stream())):
+        with pytest.raises(IndexError, match="slot must be from 0 to 1, got 2"):
+            call()
+
+
 def test_the_best_solution_is_what_the_picture_of_two_streams_shows():
     rows = overlap_timeline(5, *LENGTHS.values(), streams=True)
     assert sum(rows["kernels"][-1]) == sum(LENGTHS.values()) + LENGTHS["add"] * 4
