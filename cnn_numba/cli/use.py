@@ -200,7 +200,8 @@ def export(
       cnn-numba export --checkpoint runs/cifar_convnet_bn/checkpoint.npz
     """
     from cnn_numba.beyond.onnx import to_onnx
-    from cnn_numba.train.checkpoint import load_checkpoint, load_model, written_whole
+    from cnn_numba.train.checkpoint import load_checkpoint, load_model
+    from cnn_numba.whole_files import written_whole
 
     asked, checkpoint = checkpoint, _trained(context, checkpoint)
     if out is None:

@@ -1,18 +1,15 @@
 """Checkpoints: one ``.npz`` file, written all or nothing, read without pickle and checked."""
 
-import glob
 import json
 import os
 import re
-import secrets
-import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +19,7 @@ from cnn_numba.nn.models import MODELS, Sequential
 from cnn_numba.train.checkpoint_contents import check_contents
 from cnn_numba.train.optim import Optimizer
 from cnn_numba.train.scaler import Scaler
+from cnn_numba.whole_files import written_whole
 
 FORMAT_VERSION = 1
 
@@ -83,47 +81,6 @@ def save_checkpoint(
     arrays["about"] = json.dumps(about)
     with written_whole(path) as file:
         np.savez(file, **arrays)
-
-
-@contextmanager
-def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
-    """Open a temporary file for bytes; it replaces `path` when it's complete, and is deleted otherwise.
-
-    At any moment `path` is the old file or the new one. Pipes and devices are written to directly.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(path)
-    # Other processes may be writing the same file: each uses its own name, and the last one to finish wins.
-    partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
-    try:
-        if path.exists() and not path.is_file():
-            with open(path, "wb") as file:
-                yield file
-            return
-        with open(partial, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except OSError as error:
-        if error.errno and error.filename in (None, str(partial)):  # a full disk names no file
-            error.filename = str(path)
-        raise
-    finally:
-        with suppress(OSError):  # in a read-only folder this error would hide the one above
-            partial.unlink()
-
-
-def remove_leftovers(path: Path, age: float = 24 * 60 * 60) -> None:
-    """Remove the temporary files for `path` that killed processes left.
-
-    Those younger than `age` seconds stay: another process may still be writing them.
-    """
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.partial*"):
-        with suppress(OSError):
-            if time.time() - leftover.stat().st_mtime >= age:
-                leftover.unlink()
 
 
 def load_checkpoint(path: str | PathLike) -> Checkpoint:
