@@ -292,7 +292,7 @@ class DeviceSteps(_Steps):
         It gets none if the update can't compute them, or if somebody needs the gradients first: a scaler,
         other workers, or a function that replaces the update.
         """
-        first, part, optimizer = self.model.steps[0], self.part, self.optimizer
+        first, part, optimizer = self.model.passes[0], self.part, self.optimizer
         fuses = self.model.backend.ops.fuses("UPDATE_PARTS") and optimizer.gradients is self.model.gradients
         is_plain = (type(part), type(part.scaler), type(optimizer)) == (Part, Scaler, Adam)
         is_replaced = "scheduled_step" in {**vars(optimizer), **vars(part.scaler)}

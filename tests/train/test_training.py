@@ -763,8 +763,8 @@ def killed_at(patch, number):
     for name in ("fsync", "mkdir", "rename", "replace", "rmdir", "unlink"):
         patch.setattr(os, name, mortal(getattr(os, name)))
     patch.setattr(shutil, "copy2", mortal(shutil.copy2))
-    for module in ("checkpoint", "lock"):
-        patch.setattr(f"cnn_numba.train.{module}.open", mortal(open), raising=False)
+    for module in ("whole_files", "train.lock"):
+        patch.setattr(f"cnn_numba.{module}.open", mortal(open), raising=False)
 
 
 def test_a_kill_at_any_write_loses_nothing(tmp_path, monkeypatch):

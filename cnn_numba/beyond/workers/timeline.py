@@ -70,7 +70,7 @@ class Timeline(Untimed):
                 "model": run.model.name,
                 "batch_size": run.batch_size,
                 "steps": list(self.steps),
-                "buckets": run.steps.part.buckets(),
+                "buckets": run.stepper.part.buckets(),
             }
             self._write(everyone, about)
 
