@@ -1,7 +1,6 @@
 """Checkpoints: one ``.npz`` file, written all or nothing, read without pickle and checked."""
 
 import json
-import os
 import re
 import zipfile
 from collections.abc import Iterator
@@ -96,7 +95,6 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
     """
     path = Path(path)  # refuses an int, which NumPy would take for an open file
     try:
-        _check_size(path)
         with np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
             version = about["format_version"]
@@ -127,16 +125,6 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
     return checkpoint
 
 
-def _check_size(path):
-    """Refuse a compressed file before it fills the memory: `save_checkpoint` does not compress."""
-    with zipfile.ZipFile(path) as archive:
-        unpacked = sum(member.file_size for member in archive.infolist())
-    if unpacked > os.path.getsize(path):
-        raise ValueError(
-            f"its {os.path.getsize(path):,} bytes unpack to {unpacked:,}, and a checkpoint is not compressed"
-        )
-
-
 def _check_names(names):
     if unknown := [name for name in names if not _ARRAYS.fullmatch(name)]:
         raise ValueError(f"no training run writes an array {shown(unknown[0])}")
@@ -145,11 +133,11 @@ def _check_names(names):
 
 
 @contextmanager
-def naming(path: str | PathLike) -> Iterator[None]:
-    """Put a file's name before the message of a ValueError."""
+def naming(path: str | PathLike, errors: Any = ValueError) -> Iterator[None]:
+    """Put a file's name before the message of an error of these types; raise it as a ValueError."""
     try:
         yield
-    except ValueError as error:
+    except errors as error:
         raise ValueError(f"{path}: {error}") from None
 
 
@@ -181,8 +169,9 @@ def load_model(path: str | PathLike, batch_size: int = 64, device: str = "cpu") 
     recipe = checkpoint.progress.get("recipe", {})
     precision = recipe.get("precision", "float32")
     model = MODELS[checkpoint.model](batch_size=batch_size, device=device, precision=precision)
-    with naming(path):
+    with naming(path, (TypeError, ValueError)):
         for name in ("mean", "std"):
             per_channel(recipe.get(name, 1.0), name, model.input_shape[0])
+    with naming(path):
         restore(checkpoint, model)
     return model

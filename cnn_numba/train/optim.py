@@ -116,7 +116,7 @@ class Adam(Optimizer):
     def scheduled_step_with_sums(
         self, sums: list[Any], rates: DeviceArray, cursor: DeviceArray, advances: DeviceArray
     ) -> None:
-        """Do what `scheduled_step` does, after adding up the `sums` of `ConvChain.leaving_sums`."""
+        """Do what `scheduled_step` does, after adding up the `sums` of `ConvChain.deferring_sums`."""
         update = self.backend.ops.fused.adam_update_with_sums
         update(*self._arrays(), rates, cursor, *sums, advances=advances, **self.settings)
 
@@ -137,8 +137,8 @@ def load_arrays(kept: Mapping[str, Array], saved: Mapping[str, Array], name: str
     """Copy saved arrays into those of `name`; ValueError if names, shapes or kinds of number differ."""
     if _described(saved) != _described(kept):
         raise ValueError(
-            f"the saved state {_described(saved)} is not of {name}, which keeps {_described(kept)}, "
-            "or of another model"
+            f"the saved state does not fit {name} and its model: it has {_described(saved)}, but "
+            f"{name} keeps {_described(kept)}"
         )
     for key, array in saved.items():
         copy(kept[key], to_host(array).astype(kept[key].dtype, copy=False))
