@@ -86,10 +86,11 @@ class ConvChain:
         return grad_input
 
     @contextmanager
-    def leaving_sums(self) -> Iterator[list[Any]]:
-        """Let a step's backward pass leave the sums of the first one or two convolutions to the update.
+    def deferring_sums(self) -> Iterator[list[Any]]:
+        """Make `backward` leave the last sums for the gradients of the first one or two convolutions.
 
-        Yield the list that gets them. Until the update these gradients are incomplete. For the GPU only.
+        Yield the list of these sums, which the update must add up: before it, these gradients are incomplete.
+        Only on the GPU.
         """
         whole, sums = self.scratch, []  # type: Any, list[Any]
         self.scratch = whole._replace(pending=sums)
@@ -97,7 +98,7 @@ class ConvChain:
             yield sums
         finally:
             self.scratch = whole
-            whole.begun[0] = None  # an interrupted step has gathered a batch that nobody passed on
+            whole.begun[0] = None  # after an interrupt: the gathered batch will not be used
 
     def unfold(self) -> None:
         """Run the layers one by one, unless that is done, so that each has its output."""

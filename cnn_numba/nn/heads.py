@@ -69,8 +69,8 @@ class LossHead(NamedTuple):
 def loss_head(model: Sequential, loss: CrossEntropyLoss, samples: int) -> LossHead | None:
     """Return the head of a model for a batch of `samples`, None if its layers must run one by one.
 
-    They must if the backend has no heads, or operations of a head were replaced; if the head is too large;
-    and if a layer or the loss is of another type, or somebody has set its function to watch it.
+    They must if the backend has no operations for heads or one of these was replaced, if the head is too
+    large, if a layer or the loss is of another type, or if its `forward` or `backward` is watched.
     """
     *before, linear = model.passes
     relu = before[-1] if before and type(before[-1]) is ReLU else None

@@ -93,8 +93,8 @@ class DeviceBatches(_Batches):
     def _prepare(self, count: int) -> None:
         """Allocate cursor and order for `count` samples."""
         self.order = device.zeros(count, np.int64)
-        # The next batch and the current step. A launch can't move the cursor that its blocks read, so `take`
-        # reads the first and moves the second, and the update does the opposite.
+        # The cursors of the next batch and of the current step. A kernel can't move the cursor that its own
+        # blocks read: gathering reads the batch's and moves the step's, and the update does the opposite.
         self._begun = np.array([0, -1], np.int32)
         self._cursors = device.to_device(self._begun)
         self.batch_cursor, self.step_cursor = self._cursors[:1], self._cursors[1:]

@@ -32,7 +32,7 @@ class Saving(Callback):
         if resumes:
             progress = resume(run)
             assert run.out is not None  # the folder of the checkpoint
-            # A process killed right after writing the checkpoint left the records of the epoch before.
+            # If the process was killed right after it wrote the checkpoint, the records lack the last epoch.
             write_history(run.history, run.out)
             self._plot(run)
             say_where(run, progress)
