@@ -4,11 +4,14 @@ Importing the package selects what kernels run on: a GPU, else the emulated one,
 `cnn_numba.device.describe()` says which. Names are in the order the course introduces them.
 """
 
+from typing import TYPE_CHECKING
+
 # Before all others: this decides what numba.cuda is, and everything below imports numba.
 from cnn_numba import device
 
 # isort: split
-from cnn_numba.data import DATASETS, DataError, Dataset, batches, load, prepare_digit
+from cnn_numba import data
+from cnn_numba.data import DATASETS, DataError, Dataset, batches, load
 from cnn_numba.nn.gradcheck import compare_gradients, gradcheck, numerical_gradient
 from cnn_numba.nn.layers import (
     GELU,
@@ -40,6 +43,17 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "cnn_numba.beyond":
         raise
+
+if TYPE_CHECKING:
+    from cnn_numba.data.digits import prepare_digit
+
+
+def __getattr__(name):
+    """Import `prepare_digit` at first use: only it needs Pillow and SciPy."""
+    if name == "prepare_digit":
+        return data.prepare_digit
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
 
 __all__ = [  # noqa: RUF022 (in the order of the course)
     "device",

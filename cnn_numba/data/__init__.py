@@ -1,5 +1,7 @@
 """The data sets as plain arrays, their original files, and pictures converted to MNIST's format."""
 
+from typing import TYPE_CHECKING
+
 from cnn_numba.data.datasets import (
     DATASETS as DATASETS,
     Dataset as Dataset,
@@ -9,5 +11,16 @@ from cnn_numba.data.datasets import (
     load as load,
     normalisation as normalisation,
 )
-from cnn_numba.data.digits import prepare_digit as prepare_digit, prepare_photo as prepare_photo
 from cnn_numba.data.sources import DataError as DataError
+
+if TYPE_CHECKING:
+    from cnn_numba.data.digits import prepare_digit as prepare_digit, prepare_photo as prepare_photo
+
+
+def __getattr__(name):
+    """Import `digits` at first use: only it needs Pillow and SciPy."""
+    if name in ("prepare_digit", "prepare_photo"):
+        from cnn_numba.data import digits
+
+        return getattr(digits, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
