@@ -14,6 +14,8 @@ from cnn_numba.data import DATASETS, classes, image_shape, normalisation
 from cnn_numba.data.digits import FORMATS, as_text, find_digit, prepare_photo
 from cnn_numba.ops.gather.cpu import gather_batch
 from cnn_numba.pretrained import MNIST_CNN, TEXT_TRANSFORMER
+from cnn_numba.train.checkpoint import load_checkpoint, load_model
+from cnn_numba.whole_files import written_whole
 
 commands = typer.Typer(**OPTIONS)
 
@@ -107,8 +109,6 @@ def _why_unread(error):
 
 def _load_network(checkpoint):
     """Return the trained network, its data set, their mean and std, and the probability of a sure answer."""
-    from cnn_numba.train.checkpoint import load_checkpoint, load_model
-
     with _reading(checkpoint, "cnn-numba train, or name one by --checkpoint"):
         recipe = load_checkpoint(checkpoint).progress.get("recipe", {})
         dataset = recipe.get("dataset")
@@ -154,7 +154,6 @@ def sample(
       cnn-numba sample "The GPU" --length 1000 --temperature 0.5
     """
     from cnn_numba.beyond.text.generation import generate
-    from cnn_numba.train.checkpoint import load_model
 
     how = "cnn-numba train --model text_transformer"
     with _reading(checkpoint, how):
@@ -192,8 +191,6 @@ def export(
       cnn-numba export --checkpoint runs/cifar_convnet_bn/checkpoint.npz
     """
     from cnn_numba.beyond.onnx import to_onnx
-    from cnn_numba.train.checkpoint import load_checkpoint, load_model
-    from cnn_numba.whole_files import written_whole
 
     asked, checkpoint = checkpoint, _trained(context, checkpoint, MNIST_CNN)
     if out is None:
