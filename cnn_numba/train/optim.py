@@ -137,7 +137,7 @@ def load_arrays(kept: Mapping[str, Array], saved: Mapping[str, Array], name: str
     """Copy saved arrays into those of `name`; ValueError if names, shapes or kinds of number differ."""
     if _described(saved) != _described(kept):
         raise ValueError(
-            f"the saved state does not fit {name} and its model: it has {_described(saved)}, but "
+            f"the saved state is not of {name}, or is of another model: it has {_described(saved)}, but "
             f"{name} keeps {_described(kept)}"
         )
     for key, array in saved.items():

@@ -539,7 +539,7 @@ def test_a_crafted_checkpoint_gives_one_line(tmp_path, monkeypatch, interrupted,
         ({"arrays": {"parameters": np.zeros(3)}}, "of 'stripes_net' with 3 parameters and 0 buffers, not of"),
         (
             {"arrays": {"optimizer.exp_avg": ...}},
-            "state does not fit Adam .*: it has exp_avg_sq .*, but Adam keeps",
+            "state is not of Adam, .*: it has exp_avg_sq .*, but Adam keeps",
         ),
         (
             {"arrays": {"optimizer.exp_avg": np.zeros(3)}},
