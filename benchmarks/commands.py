@@ -28,7 +28,7 @@ def _record(path, function, **options):
         raise typer.BadParameter(f"{path.parent} is not a folder.", param_hint="'--json'")
     figures = function(**options)
     if path is not None:
-        from cnn_numba.train.checkpoint import written_whole
+        from cnn_numba.whole_files import written_whole
 
         with written_whole(path) as file:
             file.write((json.dumps(figures, indent=2) + "\n").encode())

@@ -111,11 +111,11 @@ def _step(network, loss, optimizer, batch, seconds):
         return result
 
     (x, labels), outputs, gradients = batch, {}, {}
-    for step in network.steps:
+    for step in network.passes:
         outputs[_name(step)] = x = timed(_name(step), "forward", step.forward, x, True)
     timed("loss", "forward", loss.forward, x, labels)
     gradient = timed("loss", "backward", loss.backward)
-    for step in reversed(network.steps):
+    for step in reversed(network.passes):
         gradients[_name(step)] = gradient
         gradient = timed(_name(step), "backward", step.backward, gradient)
         if gradient is None:
@@ -131,7 +131,7 @@ def _name(step):
 def _count(network, outputs, gradients):
     """Return the chains' stages, their times, and all useful operations by name and direction."""
     stages, times, counted = [], {}, {}
-    for step in network.steps:
+    for step in network.passes:
         name = _name(step)
         if isinstance(step, ConvChain):
             found = stages_of(step, gradients[name])

@@ -7,7 +7,7 @@ so each has a light background with dark ink.
 import json
 from pathlib import Path
 
-from cnn_numba.train.checkpoint import written_whole
+from cnn_numba.whole_files import written_whole
 
 PAPER, INK, FAINT = "#fbfaf7", "#2b2d33", "#c9c7c1"
 # Okabe and Ito's colours, distinct for any colour vision, in the order of use.

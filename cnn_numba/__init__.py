@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name):
-    """Import `prepare_digit` at first use: only it needs Pillow and SciPy."""
+    """Import `prepare_digit` at first use: only it needs Pillow and SciPy, which the book's pages lack."""
     if name == "prepare_digit":
         return data.prepare_digit
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -41,9 +41,9 @@ from warm_compiler import warm_compiler  # noqa: F401  a fixture
 from cnn_course.chapters.many_gpus.workers import write_few_digits
 from cnn_numba import device
 from cnn_numba.train.callbacks import saving
-from cnn_numba.train.checkpoint import written_whole
 from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.records import plot_history
+from cnn_numba.whole_files import written_whole
 
 LEFT, FILE = pytest.StashKey(), pytest.StashKey()
 

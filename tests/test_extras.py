@@ -18,6 +18,15 @@ def no_torch(monkeypatch):
     monkeypatch.setattr(nvidia, "toolkit", lambda: (13, 2))
 
 
+def test_the_package_imports_without_what_a_page_lacks():
+    """The cells in the book's pages run with NumPy alone."""
+    lacking = "('scipy', 'PIL', 'matplotlib', 'tqdm', 'typer', 'packaging')"
+    printed = python(
+        f"import sys; sys.modules.update(dict.fromkeys({lacking}))", "import cnn_numba; print('imports')"
+    )
+    assert printed == "imports\n"
+
+
 def test_every_module_imports_without_torch():
     printed = python(
         NO_TORCH,

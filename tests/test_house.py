@@ -10,7 +10,8 @@ from cnn_course.engine.outline import NOTEBOOKS
 # From the top down. A file imports from its own package and from those below.
 HOUSE = ("notebooks", "cnn_course", "benchmarks", "cnn_numba", "gpuless")
 # From the top down, in cnn_numba. A part imports from itself and from those below it.
-PARTS = (*("cli", "pretrained", "beyond", "train", "nn", "data", "ops", "device", "extras", "arguments"),)
+PARTS = ("cli", "pretrained", "beyond", "train", "nn", "data", "ops", "device")
+PARTS += ("whole_files", "extras", "arguments")
 # Which arrows point up, and why.
 UPWARDS = {
     ("cnn_numba/cli", "benchmarks"): "`cnn-numba bench` runs them in a clone, and says so elsewhere",

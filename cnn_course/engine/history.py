@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cnn_course.engine import workbook
-from cnn_numba.train.checkpoint import written_whole
+from cnn_numba.whole_files import written_whole
 
 #: The name of the entry that the certificate of Part I makes.
 PART_ONE = "certificate of Part I"

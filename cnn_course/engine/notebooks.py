@@ -20,7 +20,7 @@ import nbformat
 from nbclient import NotebookClient
 
 from cnn_course.engine import glossary
-from cnn_numba.train.checkpoint import written_whole
+from cnn_numba.whole_files import written_whole
 
 #: Where Colab finds the course.
 REPOSITORY = "cnn-numba/cnn-numba"

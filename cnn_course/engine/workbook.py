@@ -22,7 +22,7 @@ from pathlib import Path
 from cnn_course.engine.outline import NOTEBOOKS, Notebook, notebook_on
 from cnn_course.engine.standalone import NotStandalone, standalone
 from cnn_numba.data.files import CHECKOUT
-from cnn_numba.train.checkpoint import written_whole
+from cnn_numba.whole_files import written_whole
 
 
 class NotTrusted(ValueError):

@@ -13,6 +13,9 @@ from cnn_numba.cli.shared import OPTIONS, CliError, complain, count, flag, optio
 from cnn_numba.data import DATASETS, classes, image_shape, normalisation
 from cnn_numba.data.digits import FORMATS, as_text, find_digit, prepare_photo
 from cnn_numba.ops.gather.cpu import gather_batch
+from cnn_numba.pretrained import MNIST_CNN, TEXT_TRANSFORMER
+from cnn_numba.train.checkpoint import load_checkpoint, load_model
+from cnn_numba.whole_files import written_whole
 
 commands = typer.Typer(**OPTIONS)
 
@@ -38,20 +41,13 @@ def _reading(checkpoint, how):
         raise CliError(error) from None
 
 
-def _is_there(context, checkpoint, does, how):
-    """Return whether a checkpoint was named or exists; if not, print that the package's network is used."""
-    is_there = context.get_parameter_source("checkpoint").name == "COMMANDLINE" or checkpoint.exists()
-    if not is_there:
-        ours = f"so the network that comes with the package {does}"
-        complain(f"there is no {checkpoint} here, {ours}; train your own with: {how}")
-    return is_there
-
-
-def _trained(context, checkpoint):
-    """Return the checkpoint to read: the package's if none was named and none exists."""
-    from cnn_numba.pretrained import MNIST_CNN
-
-    return checkpoint if _is_there(context, checkpoint, "is used", "cnn-numba train") else MNIST_CNN
+def _trained(context, checkpoint, ours, does="is used", how="cnn-numba train"):
+    """Return the checkpoint to read: the package's, `ours`, if none was named and none exists."""
+    if context.get_parameter_source("checkpoint").name == "COMMANDLINE" or checkpoint.exists():
+        return checkpoint
+    who = f"the network that comes with the package {does}"
+    complain(f"there is no {checkpoint} here, so {who}; train your own with: {how}")
+    return ours
 
 
 @commands.command(short_help="Say which digit a picture shows.")
@@ -77,7 +73,10 @@ def predict(
       cnn-numba predict seven.png --show
       cnn-numba predict scans/*.jpg --checkpoint runs/mnist_cnn_deep/checkpoint.npz
     """
-    network, dataset, mean, std, sure = _load_network(_trained(context, checkpoint))
+    used = _trained(context, checkpoint, MNIST_CNN)
+    network, dataset, mean, std, sure = _load_network(used)
+    if used == checkpoint:
+        complain(f"the network in {checkpoint} answers")
     failed = 0
     for path in images:
         try:
@@ -110,8 +109,6 @@ def _why_unread(error):
 
 def _load_network(checkpoint):
     """Return the trained network, its data set, their mean and std, and the probability of a sure answer."""
-    from cnn_numba.train.checkpoint import load_checkpoint, load_model
-
     with _reading(checkpoint, "cnn-numba train, or name one by --checkpoint"):
         recipe = load_checkpoint(checkpoint).progress.get("recipe", {})
         dataset = recipe.get("dataset")
@@ -157,16 +154,10 @@ def sample(
       cnn-numba sample "The GPU" --length 1000 --temperature 0.5
     """
     from cnn_numba.beyond.text.generation import generate
-    from cnn_numba.train.checkpoint import load_model
 
     how = "cnn-numba train --model text_transformer"
     with _reading(checkpoint, how):
-        if _is_there(context, checkpoint, "writes", how):
-            network = load_model(checkpoint, batch_size=1)
-        else:
-            from cnn_numba.pretrained import text_transformer
-
-            network = text_transformer()
+        network = load_model(_trained(context, checkpoint, TEXT_TRANSFORMER, "writes", how), batch_size=1)
         text = generate(network, prompt, length, temperature, seed)
     print(text)
 
@@ -200,28 +191,21 @@ def export(
       cnn-numba export --checkpoint runs/cifar_convnet_bn/checkpoint.npz
     """
     from cnn_numba.beyond.onnx import to_onnx
-    from cnn_numba.train.checkpoint import load_checkpoint, load_model, written_whole
 
-    asked, checkpoint = checkpoint, _trained(context, checkpoint)
+    asked, checkpoint = checkpoint, _trained(context, checkpoint, MNIST_CNN)
     if out is None:
         out = checkpoint.with_suffix(".onnx") if checkpoint == asked else Path("mnist_cnn.onnx")
     if out.resolve() == checkpoint.resolve():
         raise typer.BadParameter(f"{out} is the checkpoint.", param_hint="'--out'")
-    if checkpoint.is_dir():
-        raise CliError(f"{checkpoint} is a folder; give the checkpoint in it")
     with _reading(checkpoint, "cnn-numba train"):
         network = load_model(checkpoint, batch_size=1)
         recipe = load_checkpoint(checkpoint).progress.get("recipe", {})
-    if checkpoint != asked:  # the package's own, whose file does not contain them
-        recipe = dict(zip(("mean", "std"), normalisation("mnist"), strict=True))
     if pixels and not {"mean", "std"} <= recipe.keys():
         raise CliError(f"{checkpoint} does not say how its pixels were normalised: leave out --pixels")
     try:
         proto = to_onnx(network, (recipe["mean"], recipe["std"]) if pixels else None)
         with written_whole(out) as file:
             file.write(proto.SerializeToString())
-    except FileNotFoundError:  # from a folder that takes no files, such as /proc
-        raise CliError(f"{out} cannot be written there") from None
     except (OSError, ValueError) as error:
         raise CliError(error) from None
     shape = ", ".join(map(str, ("N", *network.input_shape)))

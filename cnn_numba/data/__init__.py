@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name):
-    """Import `digits` at first use: only it needs Pillow and SciPy."""
+    """Import `digits` at first use: only it needs Pillow and SciPy, which the book's pages lack."""
     if name in ("prepare_digit", "prepare_photo"):
         from cnn_numba.data import digits
 

@@ -56,7 +56,7 @@ def check_md5(file: str, content: bytes) -> None:
 def unpacked(version: Version, content: bytes) -> dict[str, bytes]:
     """Return the content of the batches in an archive, by name."""
     file = io.BytesIO(content)
-    with _reading("such an archive"), tarfile.open(fileobj=file, mode="r:gz") as archive:
+    with _reading("an archive of CIFAR-10"), tarfile.open(fileobj=file, mode="r:gz") as archive:
         names = {batch: f"{version.folder}/{batch}{version.ending}" for batch in BATCHES}
         members: Any = {batch: archive.extractfile(name) for batch, name in names.items()}
         return {batch: member.read() for batch, member in members.items()}
@@ -92,7 +92,7 @@ def _read_pickle(content):
 
 @contextlib.contextmanager
 def _reading(what):
-    """Raise any error as a ValueError: damaged archives and pickles raise many kinds."""
+    """Turn any error into a ValueError: damaged archives and pickles raise errors of many types."""
     try:
         yield
     except Exception as error:

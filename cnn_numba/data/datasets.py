@@ -18,6 +18,7 @@ from cnn_numba.arguments import instance, integer
 from cnn_numba.data import files as data_files
 from cnn_numba.data.files import working_folder
 from cnn_numba.data.sources import ARRAYS, SOURCES, source_of
+from cnn_numba.whole_files import remove_leftovers
 
 DATASETS = tuple(SOURCES)
 # Change this number with the format of the cached arrays: they are then converted again.
@@ -126,7 +127,7 @@ def load(
     folder = data_files.data_folder(asked, data_dir)
     files = None if folder is None else data_files.find_files(asked, folder)
     cache = _cache_root()
-    data_files.remove_leftovers(cache)
+    remove_leftovers(cache, "*/.partial-*")
     cached = cache / asked / _cache_key(files, source)
     converted = _read_cache(cached, source)
     if converted is None:

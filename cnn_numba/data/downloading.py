@@ -49,11 +49,11 @@ def _from_mirrors(source, working, log):
                 problems[mirrors.pop(0) + file] = getattr(error, "reason", None) or error
         if content is None:
             answers = "; ".join(f"{url}: {problem}" for url, problem in problems.items())
-            such = ", such as data/mnist of a clone of the repository," if source is SOURCES["mnist"] else ""
+            example = " (the repository has them in data/mnist)" if source is SOURCES["mnist"] else ""
             raise DataError(
                 f"{source.title} is not here and cannot be downloaded ({answers})",
-                f"connect to the network once, or name a folder with its files{such} or with {source.folder} "
-                "in it by --data-dir or the environment variable CNN_NUMBA_DATA",
+                f"connect to the network once, or name a folder that holds its files{example} or "
+                f"{source.folder}, by --data-dir or the environment variable CNN_NUMBA_DATA",
             )
         (working / file).write_bytes(content)
 

@@ -7,9 +7,7 @@ import io
 import math
 import os
 import re
-import shutil
 import tempfile
-import time
 import zlib
 from pathlib import Path
 
@@ -25,7 +23,6 @@ CHECKOUT = extras.CHECKOUT
 _LONGEST_HEADER = 16
 _MOST = 1_000_000
 _LARGEST = _LONGEST_HEADER + _MOST * 28 * 28
-_DAY = 24 * 60 * 60
 
 
 # --- Finding files ----------------------------------------------------------------------------------------
@@ -111,14 +108,6 @@ def working_folder(parent):
             "free space there, make it writable, or name another folder by the environment variable "
             "CNN_NUMBA_CACHE",
         ) from None
-
-
-def remove_leftovers(cache):
-    """Remove the working folders of killed processes; another process may still write to a younger one."""
-    for leftover in cache.glob("*/.partial-*"):
-        with contextlib.suppress(OSError):
-            if time.time() - leftover.stat().st_mtime >= _DAY:
-                shutil.rmtree(leftover, ignore_errors=True)
 
 
 # --- Reading ----------------------------------------------------------------------------------------------

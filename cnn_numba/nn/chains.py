@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cnn_numba.device import Array, copy, head, to_host
-from cnn_numba.nn.layer import Layer
+from cnn_numba.nn.layer import Layer, is_watched
 from cnn_numba.nn.layers import Conv2d, MaxPool2d, ReLU
 from cnn_numba.ops.backends import Backend
 from cnn_numba.ops.fused.checks import Convolution
@@ -44,7 +44,7 @@ class ConvChain:
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Compute the output of the last layer."""
-        if self._replaced("forward"):
+        if is_watched(self.layers, "forward"):
             self._own(None)
             for layer in self.layers:
                 x = layer.forward(x, training)
@@ -62,13 +62,9 @@ class ConvChain:
         Call `forward` of the batch before the parameters change.
         """
         ops = self.layers[0].backend.ops
-        if self._replaced("forward") or not ops.fuses("GATHER_PARTS"):
+        if is_watched(self.layers, "forward") or not ops.fuses("GATHER_PARTS"):
             return ops.gather.gather_batch_at(*arguments)
         return self.ops.conv_chain_gather_at(self._convolutions(), self.scratch, *arguments)
-
-    def _replaced(self, function):
-        """Return whether a layer's function was replaced, for example to watch it."""
-        return any(function in vars(layer) for layer in self.layers)
 
     def _own(self, reference):
         for layer in self.layers:
@@ -77,7 +73,7 @@ class ConvChain:
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of all parameters; return that of the input (None if not needed)."""
         ran_alone = any(layer.chain is not self.reference for layer in self.layers)
-        if ran_alone or self._replaced("backward"):
+        if ran_alone or is_watched(self.layers, "backward"):
             gradient: Any = grad_output
             for layer in reversed(self.layers):
                 gradient = layer.backward(gradient)
@@ -90,10 +86,11 @@ class ConvChain:
         return grad_input
 
     @contextmanager
-    def leaving_sums(self) -> Iterator[list[Any]]:
-        """Let a step's backward pass leave the sums of the first one or two convolutions to the update.
+    def deferring_sums(self) -> Iterator[list[Any]]:
+        """Make `backward` leave the last sums for the gradients of the first one or two convolutions.
 
-        Yield the list that gets them. Until the update these gradients are incomplete. For the GPU only.
+        Yield the list of these sums, which the update must add up: before it, these gradients are incomplete.
+        Only on the GPU.
         """
         whole, sums = self.scratch, []  # type: Any, list[Any]
         self.scratch = whole._replace(pending=sums)
@@ -101,7 +98,7 @@ class ConvChain:
             yield sums
         finally:
             self.scratch = whole
-            whole.begun[0] = None  # an interrupted step has gathered a batch that nobody passed on
+            whole.begun[0] = None  # after an interrupt: the gathered batch will not be used
 
     def unfold(self) -> None:
         """Run the layers one by one, unless that is done, so that each has its output."""
@@ -133,15 +130,15 @@ def chained(layers: Sequence[Layer], backend: Backend) -> list[Layer | ConvChain
     """
     if not backend.ops.fuses("PARTS"):
         return list(layers)
-    steps: list[Layer | ConvChain] = []
+    passes: list[Layer | ConvChain] = []
     rest = list(layers)
     while rest:
         links = []
         while rest and (link := _next_link(rest)):
             links.append(link)
             rest = rest[len(link) :]
-        steps.append(ConvChain(links) if links else rest.pop(0))
-    return steps
+        passes.append(ConvChain(links) if links else rest.pop(0))
+    return passes
 
 
 def _next_link(layers: list[Layer]) -> list[Layer]:

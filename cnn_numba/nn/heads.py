@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from cnn_numba.device import Array, branch, head
-from cnn_numba.nn.layer import Layer
+from cnn_numba.nn.layer import Layer, is_watched
 from cnn_numba.nn.layers import CrossEntropyLoss, Linear, ReLU
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.fused.checks import Hidden
@@ -69,10 +69,10 @@ class LossHead(NamedTuple):
 def loss_head(model: Sequential, loss: CrossEntropyLoss, samples: int) -> LossHead | None:
     """Return the head of a model for a batch of `samples`, None if its layers must run one by one.
 
-    They must if the backend has no heads, or operations of a head were replaced; if the head is too large;
-    and if a layer or the loss is of another type, or somebody has set its function to watch it.
+    They must if the backend has no operations for heads or one of these was replaced, if the head is too
+    large, if a layer or the loss is of another type, or if its `forward` or `backward` is watched.
     """
-    *before, linear = model.steps
+    *before, linear = model.passes
     relu = before[-1] if before and type(before[-1]) is ReLU else None
     parts = [model, linear, loss] if relu is None else [model, relu, linear, loss]
     if (
@@ -81,7 +81,7 @@ def loss_head(model: Sequential, loss: CrossEntropyLoss, samples: int) -> LossHe
         or linear.relu
         or linear.precision != "float32"
         or not linear.needs_grad_input
-        or any(name in vars(part) for part in parts for name in ("forward", "backward"))
+        or is_watched(parts, "forward", "backward")
         or not all(backend.ops.fuses("HEAD_PARTS") for backend in (model.backend, loss.backend))
         or not model.backend.ops.fused.head_fits(samples, linear.out_features, linear.in_features)
     ):
@@ -93,4 +93,4 @@ def _hidden_before(relu, before):
     """Return the dense layer before the ReLU, None if the head cannot compute it."""
     hidden = before[-2] if relu is not None and len(before) > 1 else None
     is_plain = type(hidden) is Linear and hidden.precision == "float32"
-    return hidden if is_plain and not {"forward", "backward"} & vars(hidden).keys() else None
+    return hidden if is_plain and not is_watched([hidden], "forward", "backward") else None

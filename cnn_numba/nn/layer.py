@@ -5,7 +5,7 @@ buffers that `build` allocated once, for the largest batch.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -116,11 +116,11 @@ class Layer:
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Compute the output for a batch `x` of shape (n, ...), n at most the N it was built for."""
-        raise TypeError(f"{type(self).__name__} computes nothing: use one of its subclasses")
+        raise NotImplementedError
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the parameters' gradients for the last `forward`; return that of the input if needed."""
-        raise TypeError(f"{type(self).__name__} computes nothing: use one of its subclasses")
+        raise NotImplementedError
 
     @property
     def _rounding(self):
@@ -136,6 +136,11 @@ class Layer:
 
     def _refusal(self, takes, input_shape):
         return ValueError(f"{self!r} takes {takes}, got {shown(input_shape)}")
+
+
+def is_watched(objects: Iterable[object], *names: str) -> bool:
+    """Return whether a function with one of these names was set on an object, for example to watch it."""
+    return any(name in vars(each) for each in objects for name in names)
 
 
 def layer_list(layers: object) -> list[Layer]:

@@ -96,7 +96,8 @@ class Sequential:
             layer.build(shape, self.backend, needs_grad_input=index > first)
         for layers in (self.layers, *(layer.layers for layer in self.every_layer)):
             self._fuse(layers)
-        self.steps = chained(self.layers, self.backend)
+        #: The layers, and a `ConvChain` in place of those that are computed at once.
+        self.passes = chained(self.layers, self.backend)
 
     def _set_precision(self, precision):
         self.precision = precision
@@ -180,18 +181,18 @@ class Sequential:
         self.backend.check("x", x, (None, *self.input_shape), self.layers[0].input_dtype)
         if not 1 <= x.shape[0] <= self.batch_size:
             raise ValueError(f"{self.name} was built for 1 to {self.batch_size} samples, got {x.shape[0]}")
-        for step in self._before(until):
-            x = step.forward(x, training)
+        for each in self._before(until):
+            x = each.forward(x, training)
         return x
 
     def _before(self, layer):
         if layer is None:
-            return self.steps
-        if layer not in self.steps:
+            return self.passes
+        if layer not in self.passes:
             raise ValueError(
                 f"until must be a layer of {self.name} outside of its chains, got {shown(layer)}"
             )
-        return self.steps[: self.steps.index(layer)]
+        return self.passes[: self.passes.index(layer)]
 
     def backward(self, grad_logits: Array) -> None:
         """Run the layers' backward passes in reverse, which fills `gradients`.
@@ -207,9 +208,9 @@ class Sequential:
         With `until` run only the layers before that one, from the gradient of its input.
         """
         gradient = grad_logits
-        for step in reversed(self._before(until)):
-            grad_input = step.backward(gradient)
-            yield from reversed(step.layers) if isinstance(step, ConvChain) else [step]
+        for each in reversed(self._before(until)):
+            grad_input = each.backward(gradient)
+            yield from reversed(each.layers) if isinstance(each, ConvChain) else [each]
             if grad_input is None:
                 break
             gradient = grad_input

@@ -21,7 +21,7 @@ class Alone:
     """The only worker of a training run in one process."""
 
     rank, size = 0, 1  #: The number of this worker, and of workers
-    run = ""  #: The id of this start, the same on all workers and after restarts; empty without restarts
+    run_id = ""  #: The id of this start, the same on all workers and after restarts; empty without restarts
     restarted = False  #: Whether the workers were restarted after a failure
     asked_to_end = False  #: Whether training should end after the next step
 

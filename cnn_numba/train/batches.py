@@ -10,6 +10,7 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.device import Array, head
 from cnn_numba.nn.chains import ConvChain
+from cnn_numba.nn.layer import is_watched
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.gather.cpu import gather_augmented, gather_batch, gather_labels
 from cnn_numba.train.augment import Augmentation
@@ -92,8 +93,8 @@ class DeviceBatches(_Batches):
     def _prepare(self, count: int) -> None:
         """Allocate cursor and order for `count` samples."""
         self.order = device.zeros(count, np.int64)
-        # The next batch and the current step. A launch can't move the cursor that its blocks read, so `take`
-        # reads the first and moves the second, and the update does the opposite.
+        # The cursors of the next batch and of the current step. A kernel can't move the cursor that its own
+        # blocks read: gathering reads the batch's and moves the step's, and the update does the opposite.
         self._begun = np.array([0, -1], np.int32)
         self._cursors = device.to_device(self._begun)
         self.batch_cursor, self.step_cursor = self._cursors[:1], self._cursors[1:]
@@ -117,8 +118,8 @@ class DeviceBatches(_Batches):
         x, y = head(self.x, count), head(self.y, count)
         inputs = self.images, self.labels, self.order, self.batch_cursor, self.mean, self.std
         if self.augmentation is None:
-            chain, gather = self.model.steps[0], self.gather.gather_batch_at
-            if isinstance(chain, ConvChain) and "forward" not in vars(self.model):
+            chain, gather = self.model.passes[0], self.gather.gather_batch_at
+            if isinstance(chain, ConvChain) and not is_watched([self.model], "forward"):
                 gather = chain.gather
             return gather(*inputs, x, y, self.batch_size, self.step_cursor)
         padding, flip, _ = self.augmentation

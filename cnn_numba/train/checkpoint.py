@@ -1,18 +1,14 @@
 """Checkpoints: one ``.npz`` file, written all or nothing, read without pickle and checked."""
 
-import glob
 import json
-import os
 import re
-import secrets
-import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +18,7 @@ from cnn_numba.nn.models import MODELS, Sequential
 from cnn_numba.train.checkpoint_contents import check_contents
 from cnn_numba.train.optim import Optimizer
 from cnn_numba.train.scaler import Scaler
+from cnn_numba.whole_files import written_whole
 
 FORMAT_VERSION = 1
 
@@ -85,47 +82,6 @@ def save_checkpoint(
         np.savez(file, **arrays)
 
 
-@contextmanager
-def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
-    """Open a temporary file for bytes; it replaces `path` when it's complete, and is deleted otherwise.
-
-    At any moment `path` is the old file or the new one. Pipes and devices are written to directly.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(path)
-    # Other processes may be writing the same file: each uses its own name, and the last one to finish wins.
-    partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
-    try:
-        if path.exists() and not path.is_file():
-            with open(path, "wb") as file:
-                yield file
-            return
-        with open(partial, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except OSError as error:
-        if error.errno and error.filename in (None, str(partial)):  # a full disk names no file
-            error.filename = str(path)
-        raise
-    finally:
-        with suppress(OSError):  # in a read-only folder this error would hide the one above
-            partial.unlink()
-
-
-def remove_leftovers(path: Path, age: float = 24 * 60 * 60) -> None:
-    """Remove the temporary files for `path` that killed processes left.
-
-    Those younger than `age` seconds stay: another process may still be writing them.
-    """
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.partial*"):
-        with suppress(OSError):
-            if time.time() - leftover.stat().st_mtime >= age:
-                leftover.unlink()
-
-
 def load_checkpoint(path: str | PathLike) -> Checkpoint:
     """Read a checkpoint file.
 
@@ -139,7 +95,6 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
     """
     path = Path(path)  # refuses an int, which NumPy would take for an open file
     try:
-        _check_size(path)
         with np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
             version = about["format_version"]
@@ -170,16 +125,6 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
     return checkpoint
 
 
-def _check_size(path):
-    """Refuse a compressed file before it fills the memory: `save_checkpoint` does not compress."""
-    with zipfile.ZipFile(path) as archive:
-        unpacked = sum(member.file_size for member in archive.infolist())
-    if unpacked > os.path.getsize(path):
-        raise ValueError(
-            f"its {os.path.getsize(path):,} bytes unpack to {unpacked:,}, and a checkpoint is not compressed"
-        )
-
-
 def _check_names(names):
     if unknown := [name for name in names if not _ARRAYS.fullmatch(name)]:
         raise ValueError(f"no training run writes an array {shown(unknown[0])}")
@@ -188,11 +133,11 @@ def _check_names(names):
 
 
 @contextmanager
-def naming(path: str | PathLike) -> Iterator[None]:
-    """Put a file's name before the message of a ValueError."""
+def naming(path: str | PathLike, errors: Any = ValueError) -> Iterator[None]:
+    """Put a file's name before the message of an error of these types; raise it as a ValueError."""
     try:
         yield
-    except ValueError as error:
+    except errors as error:
         raise ValueError(f"{path}: {error}") from None
 
 
@@ -224,8 +169,9 @@ def load_model(path: str | PathLike, batch_size: int = 64, device: str = "cpu") 
     recipe = checkpoint.progress.get("recipe", {})
     precision = recipe.get("precision", "float32")
     model = MODELS[checkpoint.model](batch_size=batch_size, device=device, precision=precision)
-    with naming(path):
+    with naming(path, (TypeError, ValueError)):
         for name in ("mean", "std"):
             per_channel(recipe.get(name, 1.0), name, model.input_shape[0])
+    with naming(path):
         restore(checkpoint, model)
     return model

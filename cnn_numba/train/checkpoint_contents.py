@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cnn_numba.arguments import LARGEST, SETTINGS, choice, integer, number, shown
-from cnn_numba.train.augment import AUGMENTATIONS
+from cnn_numba.arguments import LARGEST, SETTINGS, integer, number, shown
 
 #: The keys of one epoch in a history.
 HISTORY_KEYS = ("epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "seconds")
@@ -122,23 +121,13 @@ def _fits(fits, wanted):
     return check
 
 
-def _per_channel(setting):
-    def check(value, name):
-        for each in value if isinstance(value, list) and value else [value]:
-            SETTINGS[setting](each, name)
-
-    return check
-
-
-# The check of each field, if present. A library for JSON Schema would take longer to import than everything
-# else at the start of a training run.
+# The check of each field, if present. `load_model` checks mean and std. A library for JSON Schema would take
+# longer to import than everything else at the start of a training run.
 _SIZE = partial(integer, minimum=1)
 _RECIPE = {
     **{name: SETTINGS[name] for name in ("weight_decay", "label_smoothing", "beta1", "beta2", "precision")},
-    **{name: _per_channel(name) for name in ("mean", "std")},
     "batch_size": _SIZE,
     "lr": partial(number, without=(0.0,)),
-    "augment": partial(choice, choices=AUGMENTATIONS),
     "epochs": _SIZE,
     "seed": partial(integer, maximum=None),
     "device": _fits(lambda name: isinstance(name, str) and name.isprintable() and len(name) <= 60, "a name"),

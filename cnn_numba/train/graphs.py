@@ -46,8 +46,8 @@ def record(function: Callable[[], object]) -> Callable[[], object]:
                 function()
             graph = builder.end_building().complete()
         finally:
-            # Ends a failed recording too, which `end_building` refuses once the driver has given it up; until
-            # it has ended, nothing can be launched on the stream.
+            # This also ends a recording that the driver gave up, for which `end_building` raises. Nothing
+            # can be launched on the stream before the recording ends.
             with suppress(Exception):
                 builder.close()
         return functools.partial(graph.launch, stream)

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from cnn_numba.train.checkpoint import remove_leftovers
 from cnn_numba.train.records import FILES
+from cnn_numba.whole_files import remove_leftovers
 
 #: The file that is locked while a training run writes to its folder; it names the process.
 LOCK = ".training"
@@ -39,7 +39,7 @@ def locked(folder: Path) -> Iterator[None]:
                 file.truncate(0)
                 file.write(json.dumps(about).encode())
             for name in FILES:
-                remove_leftovers(folder / name, age=0)
+                remove_leftovers(folder, f".{name}.partial*", age=0)
             yield
         finally:
             path.unlink(missing_ok=True)  # before the lock ends: afterwards it may be the next run's

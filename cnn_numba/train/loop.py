@@ -68,8 +68,8 @@ def fit(  # noqa: PLR0913 (these are the options of training)
     on_step : callable, optional
         Called as ``on_step(step, loss)`` with steps from 1 over all epochs. Each call waits for the GPU.
     graph : bool
-        On the GPU, replay each step, and each batch of the test, as one CUDA graph. A backend with its own
-        updates needs False.
+        On the GPU, record each training step and each test batch as a CUDA graph, and replay it. Must be
+        False for a backend with its own updates.
     scaler : LossScaler or bool, optional
         Scales the gradients, and skips a step whose gradients are not finite. True makes one, False none,
         None makes one for a model in float16 only.

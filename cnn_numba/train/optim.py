@@ -15,7 +15,7 @@ from cnn_numba.ops.backends import Backend
 class Optimizer:
     """The base of both optimisers: the model's arenas, and named arrays of state for checkpoints."""
 
-    kind = "no"  # the prefix of its functions' names
+    kind: str | None = None  # the prefix of its operations' names
     moments: tuple[str, ...] = ()  # the arrays of its state with an element for each parameter
     state: dict[str, Any]  #: What the next step depends on besides parameters and gradients
 
@@ -28,27 +28,27 @@ class Optimizer:
 
     def _function(self, name):
         """Return the operation with this name for the optimiser."""
-        if self.kind == Optimizer.kind:
-            raise TypeError(f"{type(self).__name__} updates nothing: use SGD or Adam")
+        if self.kind is None:
+            raise NotImplementedError
         return getattr(self.ops, f"{self.kind}_{name}")
 
     def _arrays(self):
         """Return the first arguments of an update, which changes them."""
         return self.parameters, self.gradients, *(self.state[name] for name in self.moments)
 
-    def _bias(self):
+    def _correction(self):
         """Return what the next update's bias correction depends on: its number, and the betas."""
         return ()
 
     def step(self, lr: float | None = None) -> None:
         """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
         update = self._function("update")
-        update(*self._arrays(), *self._bias()[:1], self.lr if lr is None else lr, **self.settings)
+        update(*self._arrays(), *self._correction()[:1], self.lr if lr is None else lr, **self.settings)
         self.count(1)  # last: a refused update is not a step
 
     def rates(self, lrs: Sequence[float]) -> np.ndarray:
         """Return what `scheduled_step` needs for the next steps, shape (S, 2), float32."""
-        return self._function("rates")(lrs, *self._bias())
+        return self._function("rates")(lrs, *self._correction())
 
     def scheduled_step(
         self, rates: DeviceArray, cursor: DeviceArray, advances: DeviceArray | None = None
@@ -110,13 +110,13 @@ class Adam(Optimizer):
         super().__init__(model, lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
         self.state["step"] = np.zeros((), np.int64)
 
-    def _bias(self):
+    def _correction(self):
         return int(self.state["step"]) + 1, self.settings["beta1"], self.settings["beta2"]
 
     def scheduled_step_with_sums(
         self, sums: list[Any], rates: DeviceArray, cursor: DeviceArray, advances: DeviceArray
     ) -> None:
-        """Do what `scheduled_step` does, after adding up the `sums` of `ConvChain.leaving_sums`."""
+        """Do what `scheduled_step` does, after adding up the `sums` of `ConvChain.deferring_sums`."""
         update = self.backend.ops.fused.adam_update_with_sums
         update(*self._arrays(), rates, cursor, *sums, advances=advances, **self.settings)
 
@@ -137,8 +137,8 @@ def load_arrays(kept: Mapping[str, Array], saved: Mapping[str, Array], name: str
     """Copy saved arrays into those of `name`; ValueError if names, shapes or kinds of number differ."""
     if _described(saved) != _described(kept):
         raise ValueError(
-            f"the saved state {_described(saved)} is not of {name}, which keeps {_described(kept)}, "
-            "or of another model"
+            f"the saved state is not of {name}, or is of another model: it has {_described(saved)}, but "
+            f"{name} keeps {_described(kept)}"
         )
     for key, array in saved.items():
         copy(kept[key], to_host(array).astype(kept[key].dtype, copy=False))

@@ -10,8 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from cnn_numba.train.checkpoint import written_whole
 from cnn_numba.train.checkpoint_contents import HISTORY_KEYS, check_history
+from cnn_numba.whole_files import written_whole
 
 #: The files that are made from the checkpoint.
 RECORDS = ("history.json", "history.csv", "curves.png")

@@ -17,7 +17,7 @@ def was_restarted(run: Run) -> bool:
     """Return whether torchrun has restarted the workers, and the checkpoint is theirs."""
     if not run.workers.restarted or run.out is None or not run.checkpoint_path.exists():
         return False
-    return load_checkpoint(run.checkpoint_path).progress.get("run") == run.workers.run
+    return load_checkpoint(run.checkpoint_path).progress.get("run") == run.workers.run_id
 
 
 def resume(run: Run) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def resume(run: Run) -> dict[str, Any]:
         run.optimizer.load_state(checkpoint.optimizer)
         run.scaler.load_state(checkpoint.scaler)
     run.epoch, run.step, run.history = progress["epoch"], progress["step"], progress["history"]
-    run.steps.totals, run.seconds = np.array(progress["totals"], np.float64), progress["seconds"]
+    run.stepper.totals, run.seconds = np.array(progress["totals"], np.float64), progress["seconds"]
     run.first_loss = progress.get("first_loss")
     run.generator.bit_generator.state = progress["generator"]
     run.resumed, run.saved = True, (run.epoch, run.step)

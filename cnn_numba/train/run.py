@@ -56,7 +56,7 @@ class Run:
         loss = CrossEntropyLoss(batch_size, classes, model.backend, plan.label_smoothing)
         how = augmentation(plan.augment, dataset.image_shape, plan.seed)
         part = workers.part(model, self.scaler, timeline)
-        self.steps = steps_of(model, loss, optimizer, dataset, self.log, plan.graph, how, part)
+        self.stepper = steps_of(model, loss, optimizer, dataset, self.log, plan.graph, how, part)
         self.epochs = plan.epochs
         self.steps_per_epoch = math.ceil(len(dataset.train_images) / self.batch_size)
         # The initial weights are drawn from the model's seed: the order must not repeat that stream.
@@ -100,23 +100,23 @@ class Run:
         order = list(batches(len(self.dataset.train_images), self.batch_size, self.generator))[self.step :]
         lrs = [self.lr(ahead) for ahead in range(len(order))]
         mine = [indices[self.workers.share(len(indices))] for indices in order]
-        self.steps.begin(np.concatenate([np.empty(0, np.int64), *mine]), lrs, self.epoch)
+        self.stepper.begin(np.concatenate([np.empty(0, np.int64), *mine]), lrs, self.epoch)
         return list(map(len, order))
 
     def take(self, count: int) -> None:
         """Take the next step, on `count` samples."""
-        self.steps.take(count, self.stop_asked)
+        self.stepper.take(count, self.stop_asked)
         self.count, self.step = count, self.step + 1
         self.seconds = time.perf_counter() - self.begun
 
     def wait(self) -> None:
         """Wait until all steps are done."""
-        self.steps.wait()
+        self.stepper.wait()
         self.seconds = time.perf_counter() - self.begun
 
     def measured(self, test: tuple[float, float]) -> None:
         """Make the epoch's entry of the history, with loss and accuracy on the test images."""
-        means = self.steps.totals / (len(self.dataset.train_images) * self.model.predictions)
+        means = self.stepper.totals / (len(self.dataset.train_images) * self.model.predictions)
         values = self.epoch + 1, *means.tolist(), *test, self.seconds
         self.entry, self.remarks = dict(zip(HISTORY_KEYS, values, strict=True)), []
 
@@ -124,7 +124,7 @@ class Run:
         """Add the epoch to the history, and go to the start of the next one."""
         self.history.append(self.entry)
         self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
-        self.steps.totals = np.zeros(2)
+        self.stepper.totals = np.zeros(2)
         self.order_state = self.generator.bit_generator.state
 
 

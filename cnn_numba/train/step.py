@@ -22,6 +22,7 @@ from cnn_numba.data import Dataset
 from cnn_numba.device import Array, head
 from cnn_numba.nn.chains import ConvChain
 from cnn_numba.nn.heads import loss_head
+from cnn_numba.nn.layer import is_watched
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.alone import Part
@@ -276,7 +277,7 @@ class DeviceSteps(_Steps):
     def _step(self, count):
         """Launch the kernels of one step, as a graph records them; yield the name of each phase."""
         cursors = self.batches.step_cursor, self.batches.batch_cursor
-        with self._left_sums() as sums:
+        with self._deferred_sums() as sums:
 
             def update(scaler):
                 if sums:
@@ -286,15 +287,15 @@ class DeviceSteps(_Steps):
 
             yield from self._phases(count, update, self._totals)
 
-    def _left_sums(self):
-        """Return a context whose value gets the sums that the backward pass leaves to the update.
+    def _deferred_sums(self):
+        """Return a context that yields the list of the sums that the backward pass leaves to the update.
 
-        It gets none if the update can't compute them, or if somebody needs the gradients first: a scaler,
-        other workers, or a function that replaces the update.
+        The backward pass leaves none if the optimiser's update can't compute them, or if the complete
+        gradients are needed before the update: by a scaler, by other workers, or if the update is watched.
         """
-        first, part, optimizer = self.model.steps[0], self.part, self.optimizer
+        first, part, optimizer = self.model.passes[0], self.part, self.optimizer
         fuses = self.model.backend.ops.fuses("UPDATE_PARTS") and optimizer.gradients is self.model.gradients
         is_plain = (type(part), type(part.scaler), type(optimizer)) == (Part, Scaler, Adam)
-        is_replaced = "scheduled_step" in {**vars(optimizer), **vars(part.scaler)}
-        leaves = isinstance(first, ConvChain) and fuses and is_plain and not is_replaced
-        return first.leaving_sums() if leaves else nullcontext(())
+        watched = is_watched([optimizer, part.scaler], "scheduled_step")
+        defers = isinstance(first, ConvChain) and fuses and is_plain and not watched
+        return first.deferring_sums() if defers else nullcontext(())

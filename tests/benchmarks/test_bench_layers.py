@@ -96,7 +96,7 @@ def test_the_ladder_is_climbed_on_the_last_pooled_stage():
 def test_the_stages_of_a_chain_get_the_gradients_of_the_chain():
     parts = [Conv2d(1, 4, 3), MaxPool2d(2), Conv2d(4, 6, 2), ReLU(), Flatten(), Linear(24, 3)]
     network = Sequential(parts, (1, 8, 8), batch_size=2)
-    (chain,) = (step for step in network.steps if isinstance(step, ConvChain))
+    (chain,) = (step for step in network.passes if isinstance(step, ConvChain))
     rng = np.random.default_rng(1)
     chain.forward(rng.standard_normal((2, 1, 8, 8), np.float32))
     gradient = rng.standard_normal((2, 6, 2, 2), np.float32)

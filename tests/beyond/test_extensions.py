@@ -41,7 +41,7 @@ def test_the_loss_scale_is_recorded_and_a_collapse_ends_the_training():
     scaler.collapsed = True
     with pytest.raises(TrainingDiverged, match="loss scale collapsed to 8 by epoch 1, step 1"):
         ScaleWatch(scaler).step_end(run)
-    run.steps.cheap_totals = False
+    run.stepper.cheap_totals = False
     ScaleWatch(scaler).step_end(run)
 
 
@@ -96,7 +96,7 @@ def test_workers_begin_with_the_numbers_of_the_first():
         run.model.parameters[:] = workers.rank
         if workers.first:
             run.epoch, run.step, run.first_loss, run.saved = 1, 2, 0.5, (1, 2)
-            run.steps.totals[:] = 7, 8
+            run.stepper.totals[:] = 7, 8
             run.generator.random()
         Agreement(workers).begin(run)
         return run
@@ -104,7 +104,7 @@ def test_workers_begin_with_the_numbers_of_the_first():
     first, second = together(2, begun)
     assert (second.epoch, second.step, second.first_loss, tuple(second.saved)) == (1, 2, 0.5, (1, 2))
     np.testing.assert_array_equal(second.model.parameters, first.model.parameters)
-    np.testing.assert_array_equal(second.steps.totals, [7, 8])
+    np.testing.assert_array_equal(second.stepper.totals, [7, 8])
     assert second.generator.random() == first.generator.random()
 
 

@@ -565,7 +565,7 @@ def test_one_worker_under_torchrun_knows_that_it_was_restarted(monkeypatch, tmp_
     monkeypatch.setattr("cnn_numba.train.loop.fit", fit)
     cli.app(["train", "--out", str(tmp_path)], standalone_mode=False)
     assert given["workers"].restarted
-    assert given["workers"].run
+    assert given["workers"].run_id
 
 
 @pytest.mark.parametrize(("rank", "lines"), [("0", 1), ("1", 0)])
@@ -828,7 +828,7 @@ def test_unequal_versions_are_named(monkeypatch):
 def test_a_restarted_training_resumes_only_from_its_own_checkpoint(data, tmp_path):
     def trained(run, restarted, epochs=2):
         workers, lines = Alone(), []
-        workers.run, workers.restarted = run, restarted
+        workers.run_id, workers.restarted = run, restarted
         training(data, workers, epochs=epochs, schedule="constant", out=tmp_path, log=lines.append)
         return " ".join(lines)
 

@@ -857,7 +857,7 @@ def test_each_failing_mirror_is_named(cache, mirrors, tmp_path):
         rf"missing/{STEMS[0]}\.gz: File not found",
         rf"other/{STEMS[0]}\.gz: wrong SHA-256",
         rf"html/{STEMS[0]}\.gz: Not a gzipped",
-        "such as data/mnist of a clone of the repository",
+        "the repository has them in data/mnist",
     ):
         assert re.search(reason, str(caught.value))
     assert not files_under(cache)
@@ -1036,14 +1036,17 @@ def write_archive(path, contents, folder="cifar-10-batches-py"):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda path, whole: path.write_text("<html>"), "is damaged or not such an archive: not a gzip file"),
+        (
+            lambda path, whole: path.write_text("<html>"),
+            "is damaged or not an archive of CIFAR-10: not a gzip file",
+        ),
         (
             lambda path, whole: path.write_bytes(path.read_bytes()[:-99]),
-            "is damaged or not such an archive: .*end",
+            "is damaged or not an archive of CIFAR-10: .*end",
         ),
         (
             lambda path, whole: write_archive(path, {"data_batch_1": b""}),
-            "is damaged or not such an archive: .*-py/data_batch_2' not found",
+            "is damaged or not an archive of CIFAR-10: .*-py/data_batch_2' not found",
         ),
         (
             lambda path, whole: write_archive(path, whole | {"test_batch": b"garbage"}),

@@ -18,7 +18,7 @@ from cnn_numba.ops.backends import backend
 def names(model):
     return [
         [layer.name for layer in step.layers] if isinstance(step, ConvChain) else step.name
-        for step in model.steps
+        for step in model.passes
     ]
 
 
@@ -52,17 +52,17 @@ def test_layers_outside_a_chain_stay_separate(layers, expected):
 
 
 def test_backends_without_chains_or_with_custom_operations_keep_all_layers():
-    assert not any(isinstance(step, ConvChain) for step in mnist_cnn(2, "reference").steps)
+    assert not any(isinstance(step, ConvChain) for step in mnist_cnn(2, "reference").passes)
     cpu = backend("cpu")
     mine = cpu._replace(ops=cpu.ops.replace(conv=SimpleNamespace(**vars(cpu.ops.conv))))
-    assert not any(isinstance(step, ConvChain) for step in mnist_cnn(2, mine).steps)
-    assert not any(isinstance(step, ConvChain) for step in mnist_cnn(2, precision="tf32").steps)
+    assert not any(isinstance(step, ConvChain) for step in mnist_cnn(2, mine).passes)
+    assert not any(isinstance(step, ConvChain) for step in mnist_cnn(2, precision="tf32").passes)
 
 
 def twins(make):
     """Return a model and one with the same weights whose layers all run alone."""
     model, plain = make(), make()
-    plain.steps = plain.layers
+    plain.passes = plain.layers
     return model, plain
 
 
@@ -232,7 +232,7 @@ def test_a_deleted_model_frees_its_memory():
     model = mnist_cnn(2)
     model.forward(np.ones((2, 1, 28, 28), np.float32))
     assert model.layers[0].output is not None
-    parts = [weakref.ref(part) for part in (model, model.steps[0], model.layers[0])]
+    parts = [weakref.ref(part) for part in (model, model.passes[0], model.layers[0])]
     kept = model.layers[1]
     del model
     assert [part() for part in parts] == [None] * 3

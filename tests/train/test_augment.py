@@ -108,19 +108,18 @@ def test_a_checkpoint_from_before_augmentation_existed_is_resumed(data, tmp_path
     np.testing.assert_array_equal(resumed, train(data, augment="none", schedule="constant")[0])
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"augment": "mixup"}, "augment in the recipe must be one of none,"),
-        ({"weight_decay": -1}, "at least 0"),
-    ],
-)
-def test_a_crafted_recipe_is_rejected(data, tmp_path, changed, message):
+def test_a_crafted_recipe_is_rejected(data, tmp_path):
     train(data, epochs=1, out=tmp_path)
-    recipe = load_checkpoint(tmp_path / "checkpoint.npz").progress["recipe"]
-    save_checkpoint(tmp_path / "checkpoint.npz", toy(), None, {"recipe": recipe | changed})
-    with pytest.raises(ValueError, match=message):
-        load_checkpoint(tmp_path / "checkpoint.npz")
+    path = tmp_path / "checkpoint.npz"
+    progress = load_checkpoint(path).progress
+    progress["recipe"]["augment"] = "mixup"
+    save_checkpoint(path, toy(), None, progress)
+    with pytest.raises(ValueError, match=r"checkpoint\.npz: .* augment 'mixup', now 'crop-flip'"):
+        train(data, epochs=1, out=tmp_path, resume=True)
+    progress["recipe"]["weight_decay"] = -1
+    save_checkpoint(path, toy(), None, progress)
+    with pytest.raises(ValueError, match="weight_decay in the recipe must be at least 0"):
+        load_checkpoint(path)
 
 
 @pytest.mark.gpu

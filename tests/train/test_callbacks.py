@@ -49,14 +49,14 @@ def after_steps(run, count):
 def test_a_nan_loss_is_a_divergence(event):
     run = after_steps(a_run(), 2)
     getattr(Divergence(), event)(run)
-    run.steps.totals[0] = np.nan
+    run.stepper.totals[0] = np.nan
     with pytest.raises(TrainingDiverged, match=r"at epoch 1, step 2, learning rate 0\.01: the logits are"):
         getattr(Divergence(), event)(run)
 
 
 def test_steps_are_not_checked_if_totals_are_expensive():
     run = after_steps(a_run(), 1)
-    run.steps.cheap_totals, run.steps.totals[0] = False, np.inf
+    run.stepper.cheap_totals, run.stepper.totals[0] = False, np.inf
     Divergence().step_end(run)
     with pytest.raises(TrainingDiverged, match="in epoch 1; on the GPU it is checked once per epoch"):
         Divergence().epoch_trained(run)
@@ -108,7 +108,7 @@ def test_one_worker_asks_and_all_stop_after_the_same_step():
     run, interrupts = a_run(), Interrupts()
     run.workers = Two()
     for asked, stop in ((False, False), (True, False), (True, True)):
-        run.workers.asked_to_end, run.steps.stop = asked, stop
+        run.workers.asked_to_end, run.stepper.stop = asked, stop
         interrupts.step_begin(run)
         interrupts.step_end(run)
         assert (run.stop_asked, run.stop) == (asked, stop)
@@ -135,7 +135,7 @@ def test_a_function_gets_step_and_loss():
     run = after_steps(a_run(), 3)
     run.epoch = 2
     OnStep(lambda *values: seen.append(values)).step_end(run)
-    assert seen == [(13, run.steps.last_loss())]
+    assert seen == [(13, run.stepper.last_loss())]
 
 
 def test_the_log_warns_of_few_steps_and_gives_each_epoch_a_line():
@@ -145,7 +145,7 @@ def test_the_log_warns_of_few_steps_and_gives_each_epoch_a_line():
         log.begin(run)
         after_steps(run, 1)
         log.step_end(run)
-        assert run.first_loss == run.steps.last_loss()
+        assert run.first_loss == run.stepper.last_loss()
         run.entry, run.remarks = ENTRY, ["loss scale 2, 1 step skipped"]
         run.finish_epoch()
         log.epoch_end(run)
@@ -206,7 +206,7 @@ def test_a_checkpoint_within_an_epoch_is_resumed(tmp_path):
     assert not (tmp_path / ".training").exists()
     assert (again.epoch, again.step, again.saved) == (0, 2, (0, 2))
     np.testing.assert_array_equal(again.model.parameters, run.model.parameters)
-    np.testing.assert_array_equal(again.steps.totals, run.steps.totals)
+    np.testing.assert_array_equal(again.stepper.totals, run.stepper.totals)
     assert len(again.begin_epoch()) == 3
     assert lines == [f"Resuming {tmp_path / 'checkpoint.npz'} at epoch 1, step 3"]
 
@@ -222,7 +222,7 @@ def test_integer_totals_can_be_resumed(tmp_path):
     with again.exits:
         Saving().prepare(again)
     after_steps(again, 1)
-    assert again.steps.totals[0] > 3
+    assert again.stepper.totals[0] > 3
 
 
 def test_the_curves_are_drawn_after_the_last_epoch(tmp_path):
@@ -249,7 +249,7 @@ def test_without_a_folder_nothing_is_saved_or_resumed():
 def test_after_a_restart_a_run_resumes_from_its_own_checkpoint(tmp_path):
     def begun(name):
         run = a_run(out=tmp_path, workers=Alone())
-        run.workers.run, run.workers.restarted = name, True
+        run.workers.run_id, run.workers.restarted = name, True
         Saving().begin(run)
         return run
 
@@ -269,7 +269,7 @@ def test_only_the_first_worker_writes(tmp_path):
 
     run = a_run(out=tmp_path)
     run.workers = Second()
-    run.steps = SimpleNamespace(totals=np.zeros(2))
+    run.stepper = SimpleNamespace(totals=np.zeros(2))
     for event in ("prepare", "begin", "epoch_end", "interrupted"):
         getattr(Saving(), event)(run)
     assert run.saved == (0, 0)

@@ -364,7 +364,7 @@ def test_adam_adds_up_the_gradients_of_the_first_convolutions(data, monkeypatch,
         return Sequential(STAGES[stages](), (1, 10, 10), BATCH, "gpu", seed=3)
 
     launched, arrays = a_step_of(model(), data, count=count)
-    monkeypatch.setattr(step.DeviceSteps, "_left_sums", lambda steps: contextlib.nullcontext(()))
+    monkeypatch.setattr(step.DeviceSteps, "_deferred_sums", lambda steps: contextlib.nullcontext(()))
     apart, expected = a_step_of(model(), data, count=count)
     assert arrays == expected
     assert apart[-2:] == ["conv2d_sum_weight_and_bias_kernel", "adam_scheduled_kernel"]

@@ -17,8 +17,9 @@ import pytest
 from test_training import run
 
 from cnn_numba.train.callbacks.saving import check_writable
-from cnn_numba.train.checkpoint import load_checkpoint, written_whole
+from cnn_numba.train.checkpoint import load_checkpoint
 from cnn_numba.train.lock import LOCK, FolderInUse, locked
+from cnn_numba.whole_files import written_whole
 
 HELD = re.compile(
     r"another training run writes to .* \(process (\d+) on (.*), since \d{4}-\d\d-\d\d [\d:]{8}\)"

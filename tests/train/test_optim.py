@@ -50,7 +50,7 @@ def test_an_optimizer_may_have_only_its_own_step(model):
     assert (model.parameters == -0.5).all()
     assert signs.state == {}
     for call in (Optimizer(model, 0.1).step, lambda: signs.rates([0.1])):
-        with pytest.raises(TypeError, match=r"(Optimizer|Signs) updates nothing: use SGD or Adam"):
+        with pytest.raises(NotImplementedError):
             call()
 
 
@@ -79,7 +79,7 @@ def test_saved_state_continues_with_the_same_numbers(name, rng, model):
 
 
 def test_foreign_state_is_rejected(model):
-    with pytest.raises(ValueError, match=r"velocity.*not of Adam.*exp_avg"):
+    with pytest.raises(ValueError, match=r"not of Adam, .* it has velocity .* Adam keeps exp_avg"):
         Adam(model).load_state(SGD(model).state)
     short = {name: array[..., :1] if array.ndim else array for name, array in Adam(model).state.items()}
     with pytest.raises(ValueError, match="another model"):

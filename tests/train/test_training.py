@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import tracemalloc
 import warnings
 import zipfile
 
@@ -366,23 +365,13 @@ def test_an_archive_of_something_else_is_named(tmp_path):
         load_checkpoint(tmp_path / "net.npz")
 
 
-@pytest.mark.parametrize("name", ["optimizer.more", "parameters", "more"])
-def test_files_that_would_fill_the_memory_are_not_unpacked(tmp_path, name):
-    save_checkpoint(tmp_path / "net.npz", small_net(), Adam(small_net()))
+def test_a_compressed_checkpoint_is_read(tmp_path):
+    save_checkpoint(tmp_path / "net.npz", small_net(seed=7))
     with np.load(tmp_path / "net.npz") as file:
-        arrays = {key: file[key] for key in file.files}
-    arrays[name] = np.zeros(10_000_000, np.float32)
-    np.savez_compressed(tmp_path / "net.npz", **arrays)
-    assert (tmp_path / "net.npz").stat().st_size < 200_000
-    tracemalloc.start()
-    try:
-        with pytest.raises(
-            ValueError, match=r"net\.npz .* unpack to 40,0\d\d,\d\d\d, and a checkpoint is not"
-        ):
-            load_checkpoint(tmp_path / "net.npz")
-        assert tracemalloc.get_traced_memory()[1] < 1_000_000
-    finally:
-        tracemalloc.stop()
+        np.savez_compressed(tmp_path / "small.npz", **file)
+    np.testing.assert_array_equal(
+        load_checkpoint(tmp_path / "small.npz").parameters, small_net(seed=7).parameters
+    )
 
 
 def test_an_array_header_with_a_wrong_size_raises(tmp_path):
@@ -548,9 +537,15 @@ def test_a_crafted_checkpoint_gives_one_line(tmp_path, monkeypatch, interrupted,
         ({"recipe": {"train_crc32": 7}}, "train_crc32 7, now .*the data differ.*--data-dir"),
         ({"about": {"model": "another"}}, "the checkpoint is of 'another' with 1282 .* not of 'stripes_net'"),
         ({"arrays": {"parameters": np.zeros(3)}}, "of 'stripes_net' with 3 parameters and 0 buffers, not of"),
-        ({"arrays": {"optimizer.exp_avg": ...}}, "the saved state exp_avg_sq .* is not of Adam, which keeps"),
-        ({"arrays": {"optimizer.exp_avg": np.zeros(3)}}, r"exp_avg \(3,\) float, .* or of another model"),
-        ({"arrays": {"optimizer.step": np.float64(8)}}, r"step \(\) float .* step \(\) int"),
+        (
+            {"arrays": {"optimizer.exp_avg": ...}},
+            "state is not of Adam, .*: it has exp_avg_sq .*, but Adam keeps",
+        ),
+        (
+            {"arrays": {"optimizer.exp_avg": np.zeros(3)}},
+            r"it has exp_avg \(3,\) float, .*, but Adam keeps exp_avg \(",
+        ),
+        ({"arrays": {"optimizer.step": np.float64(8)}}, r"step \(\) float, but .* step \(\) int"),
     ],
 )
 def test_a_crafted_training_is_not_resumed(tmp_path, interrupted, changes, message):
@@ -566,11 +561,11 @@ def test_a_crafted_training_is_not_resumed(tmp_path, interrupted, changes, messa
     ("name", "value", "message"),
     [
         ("mean", [0.0, 0.5], "mean must be one number or one for each of 1 channels"),
-        ("mean", [], r"mean in the recipe must be a number, got \[\]"),
-        ("mean", "x", "mean in the recipe must be a number, got 'x'"),
-        ("mean", float("nan"), "mean in the recipe must be at least .* got nan"),
-        ("std", 0, "std in the recipe must be at least .* got 0"),
-        ("std", [0], "std in the recipe must be at least .* got 0"),
+        ("mean", [], r"mean must be one number or one for each of 1 channels, got \[\]"),
+        ("mean", "x", "mean must be a number, got 'x'"),
+        ("mean", float("nan"), "mean must be at least .* got nan"),
+        ("std", 0, "std must be at least .* got 0"),
+        ("std", [0], "std must be at least .* got 0"),
     ],
 )
 def test_a_mean_that_cannot_be_raises(tmp_path, monkeypatch, interrupted, name, value, message):
@@ -763,8 +758,8 @@ def killed_at(patch, number):
     for name in ("fsync", "mkdir", "rename", "replace", "rmdir", "unlink"):
         patch.setattr(os, name, mortal(getattr(os, name)))
     patch.setattr(shutil, "copy2", mortal(shutil.copy2))
-    for module in ("checkpoint", "lock"):
-        patch.setattr(f"cnn_numba.train.{module}.open", mortal(open), raising=False)
+    for module in ("whole_files", "train.lock"):
+        patch.setattr(f"cnn_numba.{module}.open", mortal(open), raising=False)
 
 
 def test_a_kill_at_any_write_loses_nothing(tmp_path, monkeypatch):

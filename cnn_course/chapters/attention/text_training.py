@@ -14,6 +14,7 @@ from cnn_numba.beyond.text.data import TEXT
 from cnn_numba.data import load
 from cnn_numba.device import threads
 from cnn_numba.pretrained import TEXT_TRANSFORMER
+from cnn_numba.train.checkpoint import save_checkpoint
 from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import Adam
 
@@ -36,7 +37,10 @@ def record(epochs: int = 5) -> None:
     means = [round(float(np.mean(losses[i : i + EVERY])), 4) for i in range(0, len(losses), EVERY)]
     text = {"every": EVERY, "losses": means, "history": history, "threads": threads(), "device": model.device}
     RECORD.write_text(json.dumps(text, indent=1) + "\n")
-    np.savez_compressed(TEXT_TRANSFORMER, parameters=model.parameters.astype(np.float16))
+    save_checkpoint(TEXT_TRANSFORMER, model, progress={"recipe": {"dataset": TEXT}})
+    with np.load(TEXT_TRANSFORMER) as file:
+        arrays = {**file, "parameters": file["parameters"].astype(np.float16)}
+    np.savez_compressed(TEXT_TRANSFORMER, **arrays)
 
 
 def recorded() -> dict:

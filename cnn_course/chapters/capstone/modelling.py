@@ -20,7 +20,7 @@ from cnn_course.engine import workbook
 from cnn_course.engine.checks.launches import _fresh, is_result
 from cnn_course.engine.history import Step
 from cnn_numba import device
-from cnn_numba.train.checkpoint import written_whole
+from cnn_numba.whole_files import written_whole
 from gpuless import frontends
 from gpuless.profile import costs
 from gpuless.profile.schedule import HIGH, KERNEL, LAUNCH, LOW, MODELLED, Asked, Lane, schedule

@@ -9,7 +9,7 @@ from cnn_course.chapters.capstone.results import Result, result_of
 from cnn_course.chapters.capstone.step import COURSE, TOPIC, YOURS, StepByParts, your_step
 from cnn_course.engine import history, plots, progress, workbook
 from cnn_course.engine.standalone import NotStandalone, standalone
-from cnn_numba.train.checkpoint import written_whole
+from cnn_numba.whole_files import written_whole
 
 _STYLE = """
 :root { color-scheme: light dark }

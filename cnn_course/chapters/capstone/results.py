@@ -18,7 +18,7 @@ from benchmarks.records import text_table
 from cnn_course.chapters.capstone.parts import PARTS
 from cnn_course.chapters.capstone.step import StepByParts, course_path
 from cnn_course.engine import history, workbook
-from cnn_numba.train.checkpoint import written_whole
+from cnn_numba.whole_files import written_whole
 
 FORMAT = "cnn-numba capstone, 2"
 _LARGEST = 20_000  # bytes

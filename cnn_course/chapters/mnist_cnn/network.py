@@ -19,11 +19,12 @@ from cnn_numba import device
 from cnn_numba.data import DataError, Dataset
 from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Linear
 from cnn_numba.nn.models import Sequential, mnist_cnn
-from cnn_numba.train.checkpoint import load_checkpoint, written_whole
+from cnn_numba.train.checkpoint import load_checkpoint
 from cnn_numba.train.loop import Interrupted, fit
 from cnn_numba.train.optim import Adam
 from cnn_numba.train.records import move_earlier_run
 from cnn_numba.train.step import train_step
+from cnn_numba.whole_files import written_whole
 from gpuless import frontends
 
 

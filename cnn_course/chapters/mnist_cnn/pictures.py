@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.ticker import NullFormatter, PercentFormatter
 
 from cnn_course.engine import plots
-from cnn_numba.train.checkpoint import written_whole
 from cnn_numba.train.loop import evaluate
+from cnn_numba.whole_files import written_whole
 
 # A marker and a line style for each line, so that colour is not the only difference.
 _LINES = ("o", "-"), ("s", "--"), ("^", ":")

@@ -171,7 +171,7 @@ class ScaleWatch(Callback):
 
     def step_end(self, run: Run) -> None:
         """Check for a collapsed scale if that costs nothing."""
-        if run.steps.cheap_totals:
+        if run.stepper.cheap_totals:
             self._check(run)
 
     def epoch_measured(self, run: Run) -> None:

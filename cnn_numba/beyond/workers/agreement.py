@@ -39,12 +39,12 @@ class Agreement(Callback):
         for array in (run.model.parameters, run.model.buffers, *arrays):
             self.workers.broadcast(array)
         # On every worker: on the GPU the totals are a sum over all.
-        mine = run.generator.bit_generator.state, run.steps.totals.tolist()
+        mine = run.generator.bit_generator.state, run.stepper.totals.tolist()
         shared = {name: getattr(run, name) for name in SHARED}
         values, order, totals = self.workers.from_first(lambda: (shared, *mine))
         vars(run).update(values)
         run.generator.bit_generator.state = order
-        run.steps.totals = np.array(totals)
+        run.stepper.totals = np.array(totals)
 
     def epoch_measured(self, run: Run) -> None:
         """Raise WorkersError unless all workers still have the same parameters."""

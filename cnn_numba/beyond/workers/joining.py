@@ -49,7 +49,7 @@ def join(timeout: float = TIMEOUT) -> Iterator[Alone]:
     try:
         with _asked_to_end(workers):
             workers.insist_equal(group.versions())
-            workers.run, workers.restarted = group.run, env.restarts > 0
+            workers.run_id, workers.restarted = group.run, env.restarts > 0
             yield workers
             group.close()
     except BaseException as error:
@@ -62,7 +62,7 @@ def _alone(env):
     workers = Alone()
     if env is not None and "TORCHELASTIC_RUN_ID" in os.environ:
         # The parent is torchrun, which outlives the restarts.
-        workers.run = f"{os.environ['TORCHELASTIC_RUN_ID']}, {socket.gethostname()}, {os.getppid()}"
+        workers.run_id = f"{os.environ['TORCHELASTIC_RUN_ID']}, {socket.gethostname()}, {os.getppid()}"
         workers.restarted = env.restarts > 0
     return workers
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from cnn_numba.beyond.workers.process_group import WorkersError
 from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.callbacks.saving import check_writable
-from cnn_numba.train.checkpoint import written_whole
 from cnn_numba.train.run import Run
+from cnn_numba.whole_files import written_whole
 
 #: The first recorded step, counted from 1: everything is compiled by then.
 FIRST_STEP = 20
@@ -70,7 +70,7 @@ class Timeline(Untimed):
                 "model": run.model.name,
                 "batch_size": run.batch_size,
                 "steps": list(self.steps),
-                "buckets": run.steps.part.buckets(),
+                "buckets": run.stepper.part.buckets(),
             }
             self._write(everyone, about)
 

@@ -1,11 +1,11 @@
-"""Callbacks: work around the steps of a training run."""
+"""Callbacks: what `fit` itself does around the steps of a training run. Callers can't add their own."""
 
 from collections.abc import Callable
 from typing import Any
 
 
 class Callback:
-    """Work around the steps of a training run; a subclass overrides the events that it needs.
+    """Work of `fit` around its steps, which can't be given from outside; a subclass overrides some events.
 
     Each method gets the training run, a `train.run.Run`. What must be undone when the run ends, for whatever
     reason, goes onto ``run.exits``.

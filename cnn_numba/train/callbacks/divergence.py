@@ -19,12 +19,12 @@ class Divergence(Callback):
 
     def step_end(self, run: Run) -> None:
         """Check the loss, if reading it costs nothing."""
-        if run.steps.cheap_totals:
+        if run.stepper.cheap_totals:
             self.epoch_trained(run)
 
     def epoch_trained(self, run: Run) -> None:
         """Check the loss of the epoch."""
-        _insist_on_finite(run.steps.totals[0], run)
+        _insist_on_finite(run.stepper.totals[0], run)
 
     def epoch_measured(self, run: Run) -> None:
         """Check the test loss: the training loss does not include the last update."""
@@ -33,7 +33,7 @@ class Divergence(Callback):
 
     def interrupted(self, run: Run) -> None:
         """Check everything that would be saved."""
-        state = run.model.parameters, run.model.buffers, *run.optimizer.state.values(), run.steps.totals
+        state = run.model.parameters, run.model.buffers, *run.optimizer.state.values(), run.stepper.totals
         if not all(np.isfinite(to_host(array)).all() for array in state):
             raise TrainingDiverged(
                 f"the parameters became NaN or infinite at epoch {run.epoch + 1}, step {run.step}. "
@@ -45,7 +45,7 @@ def _insist_on_finite(loss, run):
     """Raise TrainingDiverged, with step and layer if they are known, unless the loss is finite."""
     if math.isfinite(loss):
         return
-    if not run.steps.cheap_totals:
+    if not run.stepper.cheap_totals:
         raise TrainingDiverged(
             f"the loss became NaN or infinite in epoch {run.epoch + 1}; on the GPU it is checked once per "
             "epoch. Try a smaller learning rate, or train on the CPU to see in which step it begins."

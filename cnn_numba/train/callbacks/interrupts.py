@@ -53,4 +53,4 @@ class Interrupts(Callback):
 
     def step_end(self, run: Run) -> None:
         """Stop if this or another worker asked to."""
-        run.stop = run.steps.stop if run.workers.many else self._noted(run)
+        run.stop = run.stepper.stop if run.workers.many else self._noted(run)

@@ -39,7 +39,7 @@ class Log(Callback):
     def step_end(self, run: Run) -> None:
         """Keep the first loss, for comparison with the last one."""
         if run.steps_taken == 1:
-            run.first_loss = run.steps.last_loss()
+            run.first_loss = run.stepper.last_loss()
         self.timer.cancel()
 
     def epoch_end(self, run: Run) -> None:

@@ -23,9 +23,9 @@ class Progress(Callback):
 
     def step_end(self, run: Run) -> None:
         """Move the bar; format the figures only when it was redrawn."""
-        if self.bar.update(run.count) and run.steps.cheap_totals:
+        if self.bar.update(run.count) and run.stepper.cheap_totals:
             seen = min(run.step * run.batch_size, len(run.dataset.train_images))
-            loss, accuracy = run.steps.totals / (seen * run.model.predictions)
+            loss, accuracy = run.stepper.totals / (seen * run.model.predictions)
             self.bar.set_postfix_str(f"loss {loss:.4f}, accuracy {accuracy:.2%}", refresh=False)
 
     def epoch_trained(self, run: Run) -> None:
@@ -44,4 +44,4 @@ class OnStep(Callback):
 
     def step_end(self, run: Run) -> None:
         """Call the function with the loss of the step."""
-        self.function(run.steps_taken, run.steps.last_loss())
+        self.function(run.steps_taken, run.stepper.last_loss())

@@ -32,7 +32,7 @@ class Saving(Callback):
         if resumes:
             progress = resume(run)
             assert run.out is not None  # the folder of the checkpoint
-            # A process killed right after writing the checkpoint left the records of the epoch before.
+            # If the process was killed right after it wrote the checkpoint, the records lack the last epoch.
             write_history(run.history, run.out)
             self._plot(run)
             say_where(run, progress)
@@ -51,7 +51,7 @@ class Saving(Callback):
             self._plot(run)
 
     def _save(self, run):
-        totals = run.steps.totals.tolist()  # a sum over the workers, so all must take part
+        totals = run.stepper.totals.tolist()  # a sum over the workers, so all must take part
         if run.out is None:
             return
         if run.workers.first:
@@ -74,7 +74,7 @@ class Saving(Callback):
 def progress_of(run: Run, totals: list[float]) -> dict[str, Any]:
     """Return the progress of a training run for a checkpoint, with these totals of all workers."""
     progress = {
-        "run": run.workers.run,
+        "run": run.workers.run_id,
         "workers": run.workers.size,
         "recipe": run.recipe,
         "epoch": run.epoch,
