@@ -155,7 +155,7 @@ def copy(target: Array, source: Array) -> None:
             synchronize()  # the caller may change `source` as soon as this returns
 
 
-def head(array: _Either, n: int) -> _Either:
+def first_rows(array: _Either, n: int) -> _Either:
     """Return the first n samples of a buffer, the buffer itself if it has just n."""
     part: Any = array if array.shape[0] == n else array[:n]
     return part
