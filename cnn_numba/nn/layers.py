@@ -191,7 +191,7 @@ class View(Layer):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Return the batch in its new shape."""
-        if x is not self.x:  # the same view for the same array: operations remember it, see `specs.Seen`
+        if x is not self.x:
             self.x, self.output = x, x.reshape(self.output_shape(x.shape))
         return self.output
 

@@ -11,7 +11,7 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.arguments import MOST_ELEMENTS, pair, shown
 from cnn_numba.device.arrays import check_array, check_device_array, check_memory
-from cnn_numba.ops.specs import Memory, Seen
+from cnn_numba.ops.specs import Memory
 
 
 class Window2d(NamedTuple):
@@ -134,7 +134,7 @@ def _window(sizes, stride, padding, kernel_size=None):
     return window2d("conv2d", x_shape, (sizes["K_h"], sizes["K_w"]), stride, padding)
 
 
-HOST = Memory(check_array, np.empty, check_memory, _window, on_host=True)
+HOST = Memory(check_array, np.empty, check_memory, _window)
 DEVICE = Memory(check_device_array, lambda shape, dtype: device.empty(shape, dtype), check_memory, _window)
 
 
@@ -145,13 +145,9 @@ def check_scratch(operation, scratch, shapes, integers=()):
     several axes has one part per thread, and any number of parts is fine: each takes its share of the work.
     """
     check_kind(operation, scratch, type(shapes))
-    key = (*map(id, scratch), *shapes)
-    if _SEEN_SCRATCH.get(key, scratch):
-        return
     parts = max(scratch[0].shape[0], 1)
     wanted = ((parts, *shape[1:]) if len(shape) > 1 else shape for shape in shapes)
     check_fit(HOST, operation, scratch, shapes._make(wanted)._asdict(), integers)
-    _SEEN_SCRATCH.add(key, scratch, True)
 
 
 def check_kind(operation, scratch, kind):
@@ -168,6 +164,3 @@ def check_fit(memory, operation, scratch, shapes, integers=()):
             memory.check(f"scratch.{name}", getattr(scratch, name), shape, dtype, True)
         except ValueError as error:
             raise ValueError(f"{error}: make it with {operation}_scratch for these shapes") from None
-
-
-_SEEN_SCRATCH = Seen()

@@ -62,14 +62,11 @@ class HostBatches(_Batches):
     def begin(self, order: np.ndarray, epoch: int = 0) -> None:
         """Start over, with the batches in this order of indices, shape (n,), int64."""
         self.order, self.cursor, self.epoch = order, 0, epoch
-        self.indices = np.empty(self.batch_size, np.int64)
 
     def take(self, count: int) -> tuple[Array, Array]:
         """Return the batch under the cursor, of `count` images."""
         first = self.cursor * self.batch_size
-        # One array for all batches: operations check an array faster when they have seen it before.
-        indices = first_rows(self.indices, count)
-        indices[:] = self.order[first : first + count]
+        indices = self.order[first : first + count]
         inputs = self.images, indices, self.mean, self.std
         if self.augmentation is None:
             x = gather_batch(*inputs, first_rows(self.x, count))
