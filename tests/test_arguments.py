@@ -29,7 +29,7 @@ def test_pair_takes_one_number_or_two(value, expected):
         (True, TypeError, "got True"),
         ((1, np.True_), TypeError, "got .*True"),
         (float("nan"), TypeError, "got nan"),
-        (2**31, ValueError, "stride must be at most 2147483647, as indices have 32 bits; got 2147483648"),
+        (2**31, ValueError, "stride must be at most 2147483647, got 2147483648"),
         ((1, 2**70), ValueError, r"stride must be at most .* got \(1, 1180591620717411303424\)"),
     ],
 )

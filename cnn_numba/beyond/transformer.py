@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from cnn_numba.arguments import shown
 from cnn_numba.beyond.attention.layers import MultiHeadAttention
 from cnn_numba.beyond.norm.layers import LayerNorm
-from cnn_numba.device import Array, head
+from cnn_numba.device import Array, first_rows
 from cnn_numba.nn.layer import Layer, Shape, layer_list
 from cnn_numba.nn.layers import GELU, Linear, View
 from cnn_numba.ops.backends import BackendLike
@@ -132,7 +132,7 @@ class Residual(Chain):
     def forward(self, x: Array, training: bool = True) -> Array:
         """Add the layers' output to the batch."""
         changed = super().forward(x, training)
-        self.output = self.ops.add_forward(x, changed, out=head(self.out, x.shape[0]))
+        self.output = self.ops.add_forward(x, changed, out=first_rows(self.out, x.shape[0]))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:

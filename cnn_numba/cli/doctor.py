@@ -9,7 +9,7 @@ import typer
 
 from cnn_numba import device, extras
 from cnn_numba.cli.shared import OPTIONS
-from cnn_numba.device.health import NEWEST_CUDA, Finding, extra, gpu_findings
+from cnn_numba.device.health import NEWEST_CUDA, Finding, gpu_findings
 from gpuless.nvidia import installed, versions
 
 commands = typer.Typer(**OPTIONS)
@@ -131,7 +131,7 @@ def _numba_cuda():
         there = installed("numba-cuda")
         beside = f"beside numba-cuda {there}" if there else "without numba-cuda"
         return Finding("numba.cuda", True, f"gpuless's simulator, {beside}")
-    fix = f"pip uninstall --yes numba-cuda && {extra(NEWEST_CUDA)}"
+    fix = f"pip uninstall --yes numba-cuda && {extras.install(f'cu{NEWEST_CUDA}')}"
     try:
         cuda = importlib.import_module("numba.cuda")
     except Exception as error:

@@ -11,7 +11,7 @@ from cnn_numba.device.arrays import (
     aligned as aligned,
     copy as copy,
     empty as empty,
-    head as head,
+    first_rows as first_rows,
     is_device_array as is_device_array,
     pinned as pinned,
     to_device as to_device,

@@ -155,7 +155,7 @@ def copy(target: Array, source: Array) -> None:
             synchronize()  # the caller may change `source` as soon as this returns
 
 
-def head(array: _Either, n: int) -> _Either:
+def first_rows(array: _Either, n: int) -> _Either:
     """Return the first n samples of a buffer, the buffer itself if it has just n."""
     part: Any = array if array.shape[0] == n else array[:n]
     return part
@@ -188,17 +188,11 @@ def overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
     """Return whether two results of `extent` have a byte in common.
 
     It takes extents rather than arrays because looking up an address takes longer than the comparison.
-
-    Examples
-    --------
-    >>> x = zeros(4)
-    >>> overlap(extent(x[:2]), extent(x[2:])), overlap(extent(x[:3]), extent(x[2:]))
-    (False, True)
     """
     return max(a[0], b[0]) < min(a[1], b[1])
 
 
-def elsewhere(array: DeviceArray) -> int | None:
+def other_gpu(array: DeviceArray) -> int | None:
     """Return the number of the GPU that holds an array if it is not the current one, else None."""
     if SELECTION.simulated or len(nvidia.driver().gpus) <= 1 or not array.size:
         return None
@@ -232,13 +226,6 @@ def check_array(
         If it is not a plain array on the host (masked arrays and matrices are not), or of another dtype.
     ValueError
         If it has another shape, is not C-contiguous, or is read-only but must be writeable.
-
-    Examples
-    --------
-    >>> check_array("bias", np.zeros(3, np.float32), (4,))
-    Traceback (most recent call last):
-        ...
-    ValueError: bias must have shape (4,), got (3,)
     """
     if type(array) not in PLAIN:
         raise TypeError(_not_plain(name, array))
@@ -327,13 +314,6 @@ def check_device_array(
     ----------
     name, array, shape, dtype, writeable
         As for `check_array`; on the GPU every array is writeable.
-
-    Examples
-    --------
-    >>> check_device_array("x", np.zeros(3, np.float32), (3,))
-    Traceback (most recent call last):
-        ...
-    TypeError: x is an array on the host, shape (3,): copy it with cnn_numba.device.to_device
     """
     if isinstance(array, np.ndarray) and not is_device_array(array):
         raise TypeError(
@@ -344,6 +324,6 @@ def check_device_array(
     _check_layout(name, array, shape, dtype, array.is_c_contiguous())
     if array.size > MOST_ELEMENTS:
         raise ValueError(f"{name} has {array.size} elements; the kernels count up to {MOST_ELEMENTS}")
-    if (number := elsewhere(array)) is not None:
+    if (number := other_gpu(array)) is not None:
         raise ValueError(f"{name} is on GPU {number}, which is not the current one (shape {array.shape})")
     return array

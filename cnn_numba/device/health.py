@@ -25,26 +25,13 @@ def gpu_findings() -> list[Finding]:
     return [_kernels(), _gpu(), _driver()]
 
 
-def extra(major: int) -> str:
-    """Return the command that installs the CUDA toolkit of this major version."""
-    return extras.install(f"cu{major}")
-
-
-_WHERE = {
-    "hardware": "on the GPU",
-    "emulator": "on the emulated GPU, compiled; training takes the CPU's own kernels, which are faster",
-    "simulator": "in the simulator, at toy sizes; training uses the CPU at full speed",
-}
-
-
 def _kernels() -> Finding:
     gpu, reason = selection.SELECTION
     found = bool(nvidia.driver().gpus)
+    text = selection.facts()["kernels"]
     if found == (gpu == "hardware"):
-        return Finding("kernels", True, f"run {_WHERE[gpu]} ({reason})")
-    text = f"run {_WHERE[gpu]} although there is a GPU: {reason}"
-    if not found:
-        text = f"cannot run: {reason}, and there is no GPU"
+        return Finding("kernels", True, text if found else f"{text}; training uses the CPU's own kernels")
+    text = f"{text}, although there is a GPU" if found else f"cannot run: {reason}, and there is no GPU"
     return Finding("kernels", False, text, "unset GPULESS NUMBA_ENABLE_CUDASIM")
 
 
@@ -59,13 +46,13 @@ def _gpu() -> Finding:
     text = ", ".join(f"{gpu.name}, compute capability {nvidia.dotted(gpu.capability)}" for gpu in found.gpus)
     best, toolkit = _best_toolkit(found), nvidia.toolkit()
     if toolkit is None:
-        return Finding("GPU", False, f"{text}; no CUDA toolkit", extra(best))
+        return Finding("GPU", False, f"{text}; no CUDA toolkit", extras.install(f"cu{best}"))
     capability = found.gpus[0].capability
     if toolkit[0] in _NEEDS and capability < _NEEDS[toolkit[0]][1]:
         wrong = f"{text}: too old for the CUDA {nvidia.dotted(toolkit)} toolkit"
         if best == toolkit[0]:
             return Finding("GPU", False, wrong, "export GPULESS=emulator")
-        return Finding("GPU", False, wrong, extra(best))
+        return Finding("GPU", False, wrong, extras.install(f"cu{best}"))
     return Finding("GPU", True, text)
 
 
@@ -86,5 +73,5 @@ def _driver() -> Finding:
     oldest = _NEEDS.get(toolkit[0], ("a newer one", None))[0]
     fix = f"update the driver to {oldest} or newer"
     if found.cuda[0] == 12:
-        fix = f"{extra(12)}, or {fix}"
+        fix = f"{extras.install('cu12')}, or {fix}"
     return Finding("driver", False, f"{text}, but the toolkit is CUDA {nvidia.dotted(toolkit)}", fix)

@@ -44,9 +44,11 @@ def _selected() -> tuple[Selection, str]:
         sys.exit(2)
 
 
+_both = _selected()
 #: What runs kernels: a GPU, the emulated one, or the simulator. From now on numba.cuda is the selected one.
+SELECTION = _both[0]
 #: What compiles the package's kernels: "numba-cuda", or "mlir" for numba-cuda-mlir, which is experimental.
-SELECTION, COMPILER = _selected()
+COMPILER = _both[1]
 
 
 class NoGpu(ValueError):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cnn_numba.device import Array, copy, head, to_host
+from cnn_numba.device import Array, copy, first_rows, to_host
 from cnn_numba.nn.layer import Layer, is_watched
 from cnn_numba.nn.layers import Conv2d, MaxPool2d, ReLU
 from cnn_numba.ops.backends import Backend
@@ -50,7 +50,7 @@ class ConvChain:
                 x = layer.forward(x, training)
             return x
         self.x = x
-        out = head(self.layers[-1].out, len(x))
+        out = first_rows(self.layers[-1].out, len(x))
         self.ops.conv_chain_forward(x, self._convolutions(), out, scratch=self.scratch)
         self.out, self.unfolded = out, False
         self._own(self.reference)

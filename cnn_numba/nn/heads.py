@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from cnn_numba.device import Array, branch, head
+from cnn_numba.device import Array, branch, first_rows
 from cnn_numba.nn.layer import Layer, is_watched
 from cnn_numba.nn.layers import CrossEntropyLoss, Linear, ReLU
 from cnn_numba.nn.models import Sequential
@@ -40,11 +40,11 @@ class LossHead(NamedTuple):
         """
         loss, linear, hidden, n = self.loss, self.linear, self.hidden, len(x)
         given: Any = x
-        linear.x, linear.output = x, head(linear.out, n)
-        losses, loss.gradient = head(loss.losses, n), head(loss.grad_logits, n)
+        linear.x, linear.output = x, first_rows(linear.out, n)
+        losses, loss.gradient = first_rows(loss.losses, n), first_rows(loss.grad_logits, n)
         if hidden is not None and self.relu is not None:
             hidden.x = x
-            hidden.output = self.relu.output = linear.x = head(hidden.out, n)
+            hidden.output = self.relu.output = linear.x = first_rows(hidden.out, n)
             given = Hidden(x, hidden.weight, hidden.bias, linear.x, hidden.ops.scratch)
         results = linear.output, losses, loss.gradient, self.layers[0]._grad_input_like(x)
         how = {"relu": self.relu is not None, "label_smoothing": loss.label_smoothing}
@@ -59,7 +59,7 @@ class LossHead(NamedTuple):
         The input is the ReLU's if there is one. In a graph the other results are ready after `device.join`.
         """
         loss, linear = self.loss, self.linear
-        arrays = loss.gradient, linear.x, linear.output, labels, head(loss.losses, len(labels))
+        arrays = loss.gradient, linear.x, linear.output, labels, first_rows(loss.losses, len(labels))
         results = totals, linear.grad_weight, linear.grad_bias
         with branch():  # only the update needs these sums
             linear.backend.ops.fused.linear_cross_entropy_sums(*arrays, *results)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from cnn_numba.arguments import PRECISIONS, shown
-from cnn_numba.device import Array, head
+from cnn_numba.device import Array, first_rows
 from cnn_numba.ops.backends import BackendLike, backend
 
 Shape = tuple[int, ...]
@@ -128,11 +128,11 @@ class Layer:
         return {} if self.precision == "float32" else {"precision": self.precision}
 
     def _grad_input_like(self, batch):
-        return head(self.grad_input, batch.shape[0])
+        return first_rows(self.grad_input, batch.shape[0])
 
     def _heads(self, n, **buffers):
         """Return the first n samples of each buffer, by its name."""
-        return {name: head(buffer, n) for name, buffer in buffers.items()}
+        return {name: first_rows(buffer, n) for name, buffer in buffers.items()}
 
     def _refusal(self, takes, input_shape):
         return ValueError(f"{self!r} takes {takes}, got {shown(input_shape)}")

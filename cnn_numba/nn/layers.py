@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from cnn_numba.arguments import integer, pair, settings
-from cnn_numba.device import Array, head
+from cnn_numba.device import Array, first_rows
 from cnn_numba.nn.layer import Layer, Saved, Shape
 from cnn_numba.ops.backends import BackendLike, backend, with_scratch
 from cnn_numba.ops.shapes import conv2d_window, pool2d_window
@@ -87,7 +87,7 @@ class Conv2d(_Weighted):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Convolve the batch."""
-        self.x, out, options = x, head(self.out, x.shape[0]), self._options
+        self.x, out, options = x, first_rows(self.out, x.shape[0]), self._options
         self.output = self.ops.conv2d_forward(x, self.weight, self.bias, out=out, relu=self.relu, **options)
         return self.output
 
@@ -144,7 +144,7 @@ class MaxPool2d(_Pool2d):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Pool the batch, keeping where the maxima were."""
-        out, argmax = head(self.out, x.shape[0]), head(self.positions, x.shape[0])
+        out, argmax = first_rows(self.out, x.shape[0]), first_rows(self.positions, x.shape[0])
         self.output, self.argmax = self.ops.max_pool2d_forward(x, **self._window, out=out, argmax=argmax)
         return self.output
 
@@ -169,7 +169,7 @@ class AvgPool2d(_Pool2d):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Pool the batch."""
-        self.output = self.ops.avg_pool2d_forward(x, **self._window, out=head(self.out, x.shape[0]))
+        self.output = self.ops.avg_pool2d_forward(x, **self._window, out=first_rows(self.out, x.shape[0]))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
@@ -191,7 +191,7 @@ class View(Layer):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Return the batch in its new shape."""
-        if x is not self.x:  # the same view for the same array: operations remember it, see `specs.Seen`
+        if x is not self.x:
             self.x, self.output = x, x.reshape(self.output_shape(x.shape))
         return self.output
 
@@ -253,7 +253,7 @@ class Linear(_Weighted):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Multiply the batch by the weight and add the bias."""
-        self.x, self.output = self._rows(x), head(self.out, x.shape[0])
+        self.x, self.output = self._rows(x), first_rows(self.out, x.shape[0])
         out, options = self._rows(self.output), {"relu": self.relu, **self._rounding}
         self.ops.linear_forward(self.x, self.weight, self.bias, out=out, **options)
         return self.output
@@ -284,7 +284,7 @@ class _Activation(Layer):
         """Apply the function to every element."""
         self.x = x
         function = getattr(self.ops, f"{self.kind}_forward")
-        self.output = function(x, out=head(self.out, x.shape[0]))
+        self.output = function(x, out=first_rows(self.out, x.shape[0]))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
@@ -361,7 +361,7 @@ class CrossEntropyLoss:
     def forward(self, logits: Array, labels: Array) -> Array:
         """Return the loss of each sample, shape (n,); the same pass computes the gradient."""
         n, how = logits.shape[0], {"label_smoothing": self.label_smoothing}
-        out = {"losses": head(self.losses, n), "grad_logits": head(self.grad_logits, n)}
+        out = {"losses": first_rows(self.losses, n), "grad_logits": first_rows(self.grad_logits, n)}
         losses, self.gradient = self.ops.cross_entropy_forward_backward(logits, labels, **out, **how)
         return losses
 

@@ -21,13 +21,8 @@ Modules = dict[str, ModuleType]
 class Operations:
     """The modules of one backend, by operation.
 
-    The operations that `register` adds are imported at the first use of one.
-
-    Parameters
-    ----------
-    core : dict of str to module
-    added : list of callable
-        Each imports further modules and returns them by name.
+    The operations that `register` adds are imported at the first use of one: each function in `added` imports
+    modules and returns them by name.
     """
 
     def __init__(self, core: Modules, added: list[Callable[[], Modules]]) -> None:
@@ -61,21 +56,11 @@ class Operations:
 
 
 class Backend(NamedTuple):
-    """Where a model computes.
+    """Where a model computes."""
 
-    Attributes
-    ----------
-    name : {"reference", "cpu", "gpu"}
-    dtype : dtype
-        Of everything but labels and indices.
-    on_device : bool
-        Whether its arrays are device arrays.
-    ops : Operations
-    """
-
-    name: str
-    dtype: np.dtype
-    on_device: bool
+    name: str  #: "reference", "cpu" or "gpu"
+    dtype: np.dtype  #: Of everything but labels and indices
+    on_device: bool  #: Whether its arrays are device arrays
     ops: Operations
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.arguments import MOST_ELEMENTS, pair, shown
 from cnn_numba.device.arrays import check_array, check_device_array, check_memory
-from cnn_numba.ops.specs import Memory, Seen
+from cnn_numba.ops.specs import Memory, Spec
 
 
 class Window2d(NamedTuple):
@@ -55,87 +55,65 @@ def output_size(size, kernel_size, stride=1, padding=0):
     return (size + 2 * padding - kernel_size) // stride + 1
 
 
-def window2d(name, x_shape, kernel_size, stride, padding):
-    """Return how a window slides over images (N, C, H, W); `name` is the operation, for the error message.
+def window2d(image, kernel_size, stride, padding):
+    """Return how a window slides over an image (H, W).
 
     `kernel_size`, `stride` and `padding`, the zeros added on each side, are ints or pairs.
-
-    Examples
-    --------
-    >>> window2d("pool", (1, 1, 5, 7), 2, 2, 0)[-2:]
-    (2, 3)
     """
     kernel_h, kernel_w = pair(kernel_size, "kernel_size")
     stride_h, stride_w = pair(stride, "stride")
     padding_h, padding_w = pair(padding, "padding", minimum=0)
-    if len(x_shape) != 4:
-        raise ValueError(f"{name}: x must have shape (N, C, H, W), got {shown(x_shape)}")
-    if min(x_shape[1:]) < 1:
-        raise ValueError(f"{name}: only the batch of x may be empty, got shape {tuple(x_shape)}")
-    height, width = x_shape[2] + 2 * padding_h, x_shape[3] + 2 * padding_w
+    if min(image) < 1:
+        raise ValueError(f"images must have pixels, got {image[0]} x {image[1]}")
+    height, width = image[0] + 2 * padding_h, image[1] + 2 * padding_w
     if height * width > MOST_ELEMENTS:
         raise ValueError(
-            f"{name}: padding {shown(padding)} makes images of {height} x {width}, more than {MOST_ELEMENTS} "
-            f"pixels (x has shape {tuple(x_shape)})"
+            f"padding {shown(padding)} makes images of {height} x {width}, more than {MOST_ELEMENTS} pixels"
         )
-    try:
-        out_h = output_size(x_shape[2], kernel_h, stride_h, padding_h)
-        out_w = output_size(x_shape[3], kernel_w, stride_w, padding_w)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error} (x has shape {tuple(x_shape)})") from None
+    out_h = output_size(image[0], kernel_h, stride_h, padding_h)
+    out_w = output_size(image[1], kernel_w, stride_w, padding_w)
     return Window2d(kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, out_h, out_w)
 
 
-def conv2d_window(x_shape, weight_shape, stride, padding):
-    """Check that x (N, C_in, H, W) and weight (C_out, C_in, K_h, K_w) match; return the window.
+def _window(sizes, stride, padding, kernel_size=None):
+    """Return the window of a convolution, or of a pooling if no axes belong to a kernel.
 
-    Examples
-    --------
-    >>> conv2d_window((64, 1, 28, 28), (32, 1, 3, 3), stride=1, padding=0)[-2:]
-    (26, 26)
+    A pooling's `padding` is at most half of `kernel_size`, so that no window lies wholly in the padding.
     """
-    if len(weight_shape) != 4:
-        raise ValueError(f"conv2d: weight must have shape (C_out, C_in, K_h, K_w), got {shown(weight_shape)}")
-    window = window2d("conv2d", x_shape, weight_shape[2:], stride, padding)
-    if x_shape[1] != weight_shape[1]:
-        raise ValueError(
-            f"conv2d: x has {x_shape[1]} channels but weight expects {weight_shape[1]} "
-            f"(x has shape {tuple(x_shape)}, weight has shape {tuple(weight_shape)})"
-        )
-    return window
-
-
-def pool2d_window(x_shape, kernel_size, stride, padding):
-    """Check a pooling's arguments; return its window.
-
-    `stride` None means `kernel_size`. `padding` is at most half of `kernel_size`, so that no window lies
-    wholly in the padding.
-
-    Examples
-    --------
-    >>> pool2d_window((1, 1, 11, 11), 2, None, 0)[-2:]
-    (5, 5)
-    """
-    window = window2d("pool2d", x_shape, kernel_size, kernel_size if stride is None else stride, padding)
+    image = sizes["H"], sizes["W"]
+    if "K_h" in sizes:
+        return window2d(image, (sizes["K_h"], sizes["K_w"]), stride, padding)
+    window = window2d(image, kernel_size, kernel_size if stride is None else stride, padding)
     if 2 * window.padding_h > window.kernel_h or 2 * window.padding_w > window.kernel_w:
         raise ValueError(
-            f"pool2d: padding must be at most half of kernel_size, got padding {shown(padding)} "
-            f"and kernel_size {shown(kernel_size)}"
+            f"padding must be at most half of kernel_size, got padding {shown(padding)} and kernel_size "
+            f"{shown(kernel_size)}"
         )
     return window
 
 
-def _window(sizes, stride, padding, kernel_size=None):
-    """Return the window of a convolution, or of a pooling if no axes belong to a kernel."""
-    if "K_h" not in sizes:
-        x_shape = sizes["N"], sizes["C"], sizes["H"], sizes["W"]
-        return pool2d_window(x_shape, kernel_size, stride, padding)
-    x_shape = sizes["N"], sizes["C_in"], sizes["H"], sizes["W"]
-    return window2d("conv2d", x_shape, (sizes["K_h"], sizes["K_w"]), stride, padding)
-
-
-HOST = Memory(check_array, np.empty, check_memory, _window, on_host=True)
+HOST = Memory(check_array, np.empty, check_memory, _window)
 DEVICE = Memory(check_device_array, lambda shape, dtype: device.empty(shape, dtype), check_memory, _window)
+
+
+_CONV2D = Spec("input_shape(N C_in H W), weight_shape(C_out C_in K_h K_w)", filled="C_out C_in H W K_h K_w")
+_POOL2D = Spec("input_shape(N C H W)", filled="C H W")
+
+
+def conv2d_window(input_shape, weight_shape, stride, padding):
+    """Check that the shapes match; return the window.
+
+    Examples
+    --------
+    >>> conv2d_window((64, 1, 28, 28), (32, 1, 3, 3), stride=1, padding=0).out
+    (26, 26)
+    """
+    return _CONV2D(HOST, input_shape, weight_shape, window=(stride, padding))[-1]
+
+
+def pool2d_window(input_shape, kernel_size, stride, padding):
+    """Check a pooling's arguments; return its window. `stride` None means `kernel_size`."""
+    return _POOL2D(HOST, input_shape, window=(stride, padding, kernel_size))[-1]
 
 
 def check_scratch(operation, scratch, shapes, integers=()):
@@ -145,13 +123,9 @@ def check_scratch(operation, scratch, shapes, integers=()):
     several axes has one part per thread, and any number of parts is fine: each takes its share of the work.
     """
     check_kind(operation, scratch, type(shapes))
-    key = (*map(id, scratch), *shapes)
-    if _SEEN_SCRATCH.get(key, scratch):
-        return
     parts = max(scratch[0].shape[0], 1)
     wanted = ((parts, *shape[1:]) if len(shape) > 1 else shape for shape in shapes)
     check_fit(HOST, operation, scratch, shapes._make(wanted)._asdict(), integers)
-    _SEEN_SCRATCH.add(key, scratch, True)
 
 
 def check_kind(operation, scratch, kind):
@@ -168,6 +142,3 @@ def check_fit(memory, operation, scratch, shapes, integers=()):
             memory.check(f"scratch.{name}", getattr(scratch, name), shape, dtype, True)
         except ValueError as error:
             raise ValueError(f"{error}: make it with {operation}_scratch for these shapes") from None
-
-
-_SEEN_SCRATCH = Seen()

@@ -12,7 +12,6 @@ compared here.
 """
 
 import re
-import weakref
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -38,8 +37,6 @@ class Memory(NamedTuple):
     """``(written, read, may_be)``: refuse outputs that share memory, see `device.arrays`."""
     window: Callable
     """``(sizes, stride, padding, kernel_size=None)``: how a window slides; its `out` is (H_out, W_out)."""
-    on_host: bool = False
-    """Whether the result of a check depends on the arrays alone, all of them NumPy's."""
 
 
 class Axis(NamedTuple):
@@ -90,51 +87,6 @@ class Argument(NamedTuple):
         return sizes, wrong
 
 
-class Seen:
-    """A cache of the results of checks: a training step gives an operation the same arrays each time.
-
-    A result is valid while its arrays live; what can change in place, such as a shape, is compared again. The
-    cache keeps no array alive, and drops the entry of a dead one, since a new array may get the same id.
-    """
-
-    def __init__(self):
-        self._known = {}
-
-    def get(self, key, arguments):
-        """Return what was added for a key; None if there is nothing or an array has changed since."""
-        known = self._known.get(key)
-        if known is None:
-            return None
-        result, arrays, _ = known
-        for index, shape, dtype, flags in arrays:
-            array = arguments[index]
-            if array.shape != shape or array.dtype != dtype or array.flags.num != flags:
-                return None
-        return result
-
-    def add(self, key, arguments, result):
-        """Store the result of a check; the key must contain the ids of the arrays among the arguments."""
-        if len(self._known) > _MOST_KNOWN:
-            self._known.clear()
-        known = self._known
-
-        def forget(_):
-            known.pop(key, None)
-
-        arrays = [(index, array) for index, array in enumerate(arguments) if isinstance(array, np.ndarray)]
-        states = [(index, array.shape, array.dtype, array.flags.num) for index, array in arrays]
-        known[key] = result, states, [weakref.ref(array, forget) for _, array in arrays]
-
-
-def is_plain(value):
-    """Return whether a value consists of None, ints and tuples, so that equal keys mean equal arguments.
-
-    A bool does not count: True == 1.
-    """
-    kind = type(value)
-    return kind is int or value is None or (kind is tuple and all(map(is_plain, value)))
-
-
 class Spec:
     """The declaration of an operation: called with its arguments, it checks them.
 
@@ -165,9 +117,7 @@ class Spec:
         self.arguments = [*inputs, *(output._replace(optional=True, written=True) for output in outputs)]
         self.made = range(len(inputs), len(self.arguments))
         self.may_be, self.filled, self.computed = may_be.split(), filled.split(), computed.split()
-        # Every step of a training has the same few shapes, compared once; on the host mostly the same arrays.
-        self._known, self._seen = {}, Seen()
-        self._shapes = [i for i, argument in enumerate(self.arguments) if argument.is_shape]
+        self._known = {}  # every step of a training has the same few shapes, compared once
 
     def __call__(self, memory, *arrays, window=None, **settings):
         """Check the arguments.
@@ -190,25 +140,6 @@ class Spec:
         """
         for name, value in settings.items():
             SETTINGS[name](value, name)
-        key = self._key(arrays, window) if memory.on_host else None
-        seen = self._seen.get(key, arrays)
-        if seen is not None:
-            return [*arrays, *seen]
-        checked, window = self._check(memory, arrays, window)
-        found = [] if window is None else [window]
-        if key is not None and all(arrays[index] is not None for index in self.made):
-            self._seen.add(key, arrays, found)
-        return [*checked, *found]
-
-    def _key(self, arrays, window):
-        """Return a key for these arguments alone; None if shape or window are not plain."""
-        key = [*map(id, arrays), window]
-        for index in self._shapes:
-            key[index] = arrays[index]
-        return tuple(key) if all(map(is_plain, key)) else None
-
-    def _check(self, memory, arrays, window):
-        """Return the arguments to compute with, and the window."""
         checked, shapes, outputs, inputs = [], [], {}, {}
         for (name, _, dtype, optional, written, axes), array in zip(self.arguments, arrays, strict=True):
             if array is None and optional:
@@ -232,7 +163,7 @@ class Spec:
             if checked[index] is None:
                 argument = self.arguments[index]
                 checked[index] = memory.empty(argument.shape(sizes), argument.dtype)
-        return checked, window
+        return checked if window is None else [*checked, window]
 
     def _compare(self, shapes, out):
         """Check that the shapes match; return and store the sizes of their axes.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.device import Array, head
+from cnn_numba.device import Array, first_rows
 from cnn_numba.nn.chains import ConvChain
 from cnn_numba.nn.layer import is_watched
 from cnn_numba.nn.models import Sequential
@@ -63,20 +63,18 @@ class HostBatches(_Batches):
     def begin(self, order: np.ndarray, epoch: int = 0) -> None:
         """Start over, with the batches in this order of indices, shape (n,), int64."""
         self.order, self.cursor, self.epoch = order, 0, epoch
-        self.indices = np.empty(self.batch_size, np.int64)
 
     def take(self, count: int) -> tuple[Array, Array]:
         """Return the batch under the cursor, of `count` images."""
         first = self.cursor * self.batch_size
-        # One array for all batches: operations check an array faster when they have seen it before.
-        indices = head(self.indices, count)
-        indices[:] = self.order[first : first + count]
+        indices = self.order[first : first + count]
         inputs = self.images, indices, self.mean, self.std
         if self.augmentation is None:
-            x = gather_batch(*inputs, head(self.x, count))
+            x = gather_batch(*inputs, first_rows(self.x, count))
         else:
-            x = gather_augmented(*inputs, *self.augmentation, self.epoch, head(self.x, count))
-        return x.astype(self.dtype, copy=False), gather_labels(self.labels, indices, head(self.y, count))
+            x = gather_augmented(*inputs, *self.augmentation, self.epoch, first_rows(self.x, count))
+        labels = gather_labels(self.labels, indices, first_rows(self.y, count))
+        return x.astype(self.dtype, copy=False), labels
 
     def advance(self) -> None:
         """Move the cursor to the next batch."""
@@ -115,7 +113,7 @@ class DeviceBatches(_Batches):
 
         Pass it to the model before the model's parameters change: the launch may compute first layers too.
         """
-        x, y = head(self.x, count), head(self.y, count)
+        x, y = first_rows(self.x, count), first_rows(self.y, count)
         inputs = self.images, self.labels, self.order, self.batch_cursor, self.mean, self.std
         if self.augmentation is None:
             chain, gather = self.model.passes[0], self.gather.gather_batch_at

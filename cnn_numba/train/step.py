@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from cnn_numba import device
 from cnn_numba.arguments import instance
 from cnn_numba.data import Dataset
-from cnn_numba.device import Array, head
+from cnn_numba.device import Array, first_rows
 from cnn_numba.nn.chains import ConvChain
 from cnn_numba.nn.heads import loss_head
 from cnn_numba.nn.layer import is_watched
@@ -270,7 +270,7 @@ class DeviceSteps(_Steps):
         """Return the mean loss of the last step's batch; waits for the GPU."""
         mine = self.part.workers.count(self.count) * self.model.predictions
         with device.use_stream(self.stream):
-            losses = device.to_host(head(self.loss.losses, mine)) if mine else np.zeros(1)
+            losses = device.to_host(first_rows(self.loss.losses, mine)) if mine else np.zeros(1)
         total = self.part.workers.all_reduce(losses.sum(keepdims=True, dtype=np.float64))
         return float(total[0] / (self.count * self.model.predictions))
 

@@ -131,7 +131,7 @@ def test_a_masked_array_is_not_copied_without_its_mask():
 
 
 def test_an_array_of_another_gpu_is_named(monkeypatch):
-    monkeypatch.setattr(device.arrays, "elsewhere", lambda array: 1)
+    monkeypatch.setattr(device.arrays, "other_gpu", lambda array: 1)
     with pytest.raises(ValueError, match="x is on GPU 1, which is not the current one"):
         device.arrays.check_device_array("x", device.zeros(3), (3,))
 

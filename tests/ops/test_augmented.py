@@ -114,13 +114,13 @@ def test_an_index_out_of_range_is_rejected(ops):
         ({"indices": np.zeros(2, np.int32)}, TypeError, "indices must have dtype int64, got int32"),
         ({"out": np.zeros((3, 1, 2, 2), np.float32)}, ValueError, r"out must have shape \(2, 1, 2, 2\), got"),
         ({"std": 0.0}, ValueError, "std must be at least 1.17549e-38 .* got 0.0"),
-        ({"padding": -1}, ValueError, r"padding must lie in 0\.\.255, got -1"),
-        ({"padding": 256}, ValueError, r"padding must lie in 0\.\.255, got 256"),
+        ({"padding": -1}, ValueError, "padding must be at least 0, got -1"),
+        ({"padding": 256}, ValueError, "padding must be at most 255, got 256"),
         ({"padding": 1.5}, TypeError, "padding must be an int, got 1.5"),
         ({"padding": True}, TypeError, "padding must be an int, got True"),
         ({"flip": 1}, TypeError, "flip must be True or False, got 1"),
-        ({"seed": 2**32}, ValueError, r"seed must lie in 0\.\.4294967295, got 4294967296"),
-        ({"epoch": -1}, ValueError, r"epoch must lie in 0\.\.4294967295, got -1"),
+        ({"seed": 2**32}, ValueError, "seed must be at most 4294967295, got 4294967296"),
+        ({"epoch": -1}, ValueError, "epoch must be at least 0, got -1"),
     ],
 )
 def test_wrong_arguments_are_rejected(ops, change, error, message):

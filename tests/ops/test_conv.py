@@ -156,8 +156,8 @@ def test_correlate_cpu_begins_at_lag_zero(n):
 @pytest.mark.parametrize(
     ("signal", "delay", "error", "match"),
     [
-        ([1, 2, 3], 3, ValueError, r"delay must lie in -2\.\.2, got 3"),
-        ([1, 2, 3], -3, ValueError, r"delay must lie in -2\.\.2, got -3"),
+        ([1, 2, 3], 3, ValueError, "delay must be at most 2, got 3"),
+        ([1, 2, 3], -3, ValueError, "delay must be at least -2, got -3"),
         ([1, 2, 3], np.int64(99), ValueError, r"got .*\b99\b"),
         ([1, 2, 3], True, TypeError, "delay must be an int or None, got True"),
         ([1, 2, 3], np.True_, TypeError, "delay must be an int or None, got (np.)?True"),
@@ -662,7 +662,7 @@ def test_non_integers_raise(ops, option, value):
 @pytest.mark.parametrize("option", ["stride", "padding"])
 @pytest.mark.parametrize("value", [2**31, (1, 2**70)], ids=str)
 def test_options_beyond_32_bits_raise(ops, option, value):
-    match = re.escape(f"{option} must be at most {2**31 - 1}, as indices have 32 bits; got {value}")
+    match = re.escape(f"{option} must be at most {2**31 - 1}, got {value}")
     for call in (
         lambda: ops.conv2d_forward(X, WEIGHT, **{option: value}),
         lambda: ops.conv2d_backward_input(GRAD, WEIGHT, X.shape, **{option: value}),

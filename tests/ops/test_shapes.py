@@ -31,7 +31,7 @@ def test_mnist_cnn_ends_in_1600_features():
 
 
 def test_windows_name_both_axes_in_order():
-    window = window2d("pool", (2, 3, 9, 20), (3, 4), (2, 5), (1, 0))
+    window = window2d((9, 20), (3, 4), (2, 5), (1, 0))
     assert window == (3, 4, 2, 5, 1, 0, 5, 4)
     assert (window.kernel_h, window.stride_w, window.padding_h, window.out_h, window.out_w) == (3, 5, 1, 5, 4)
     assert conv2d_window((2, 3, 9, 20), (8, 3, 3, 4), (2, 5), (1, 0)) == window
@@ -42,17 +42,25 @@ def test_windows_name_both_axes_in_order():
 @pytest.mark.parametrize(
     ("call", "match"),
     [
-        (lambda: window2d("pool", (3, 4, 5), 1, 1, 0), r"pool: x must have shape .*, got \(3, 4, 5\)"),
+        (lambda: pool2d_window((3, 4, 5), 1, 1, 0), r"input_shape must be \(N, C, H, W\), got \(3, 4, 5\)"),
         (
-            lambda: window2d("pool", (1, 1, 2, 9), 3, 1, 0),
-            r"window of 3 does not fit into 2 .*\(1, 1, 2, 9\)",
+            lambda: pool2d_window((3, 0, 5, 5), 1, 1, 0),
+            r"input_shape must not be empty, got .*\(3, 0, 5, 5\)",
         ),
-        (lambda: window2d("pool", (1, 1, 9, 2), (1, 5), 1, 1), "window of 5 does not fit into 2 .*padding 1"),
-        (lambda: conv2d_window((1, 1, 5, 5), (1, 3, 3), 1, 0), r"weight must have shape .*, got \(1, 3, 3\)"),
-        (lambda: conv2d_window((1, 2, 5, 5), (4, 3, 3, 3), 1, 0), "x has 2 channels but weight expects 3"),
+        (lambda: window2d((0, 5), 1, 1, 1), "images must have pixels, got 0 x 5"),
+        (lambda: window2d((2, 9), 3, 1, 0), "window of 3 does not fit into 2 elements with padding 0"),
+        (lambda: window2d((9, 2), (1, 5), 1, 1), "window of 5 does not fit into 2 .*padding 1"),
+        (
+            lambda: conv2d_window((1, 1, 5, 5), (1, 3, 3), 1, 0),
+            r"weight_shape must be \(C_out, C_in, K_h, K_w\), got \(1, 3, 3\)",
+        ),
+        (
+            lambda: conv2d_window((1, 2, 5, 5), (4, 3, 3, 3), 1, 0),
+            r"weight_shape must be \(C_out, 2, K_h, K_w\), got \(4, 3, 3, 3\): input_shape has C_in = 2",
+        ),
         (
             lambda: conv2d_window((1, 1, 5, 5), (1, 1, 3, 3), 1, 2**30),
-            "conv2d: padding 1073741824 makes images of 2147483653 x 2147483653, more than 2147483647 pixels",
+            "padding 1073741824 makes images of 2147483653 x 2147483653, more than 2147483647 pixels",
         ),
         (lambda: pool2d_window((1, 1, 2**16, 2**16), 3, 1, 1), "images of 65538 x 65538, more than"),
         (lambda: pool2d_window((1, 1, 5, 5), 3, 1, 2), "at most half of kernel_size, got padding 2 .* 3"),

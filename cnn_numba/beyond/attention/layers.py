@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from cnn_numba.arguments import integer, settings
-from cnn_numba.device import Array, head
+from cnn_numba.device import Array, first_rows
 from cnn_numba.nn.layer import Layer, Shape
 from cnn_numba.ops.backends import with_scratch
 from cnn_numba.ops.shared.views import merge_axes
@@ -95,10 +95,10 @@ class MultiHeadAttention(Layer):
         split = _first(self.split, three_by_head)
         self.ops.split_heads(projected.reshape(three_by_token), out=split)
         averages = _first(self.averages, by_head)
-        out = {"out": averages[0], "log_sum_exp": head(self.log_sum_exp, n)}
+        out = {"out": averages[0], "log_sum_exp": first_rows(self.log_sum_exp, n)}
         self.ops.attention_forward(split[0], split[1], split[2], causal=self.causal, **out)
         merged = self.ops.merge_heads(averages, out=_first(self.merged, by_token)).reshape(self.x.shape)
-        self.output = head(self.out, n)
+        self.output = first_rows(self.out, n)
         self.dense.linear_forward(merged, self.out_weight, self.out_bias, out=merge_axes(self.output))
         return self.output
 
@@ -114,7 +114,7 @@ class MultiHeadAttention(Layer):
         grad_averages = _first(self.grad_averages, by_head)
         self.ops.split_heads(merged.reshape(by_token), out=grad_averages)
         split, grad_split = _first(self.split, three_by_head), _first(self.grad_split, three_by_head)
-        saved = _first(self.averages, by_head)[0], head(self.log_sum_exp, n), self.causal
+        saved = _first(self.averages, by_head)[0], first_rows(self.log_sum_exp, n), self.causal
         gradients = {"grad_q": grad_split[0], "grad_k": grad_split[1], "grad_v": grad_split[2]}
         self.ops.attention_backward(grad_averages[0], split[0], split[1], split[2], *saved, **gradients)
         projected = self.ops.merge_heads(grad_split, out=_first(self.projected, three_by_token))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from cnn_numba.arguments import integer
-from cnn_numba.device import Array, head
+from cnn_numba.device import Array, first_rows
 from cnn_numba.nn.layer import Layer, Shape
 from cnn_numba.ops.backends import BackendLike
 
@@ -64,7 +64,7 @@ class Embedding(Layer):
     def forward(self, x: Array, training: bool = True) -> Array:
         """Look up the vectors of a batch of tokens (n, T)."""
         self.x = x
-        out = head(self.out, x.shape[0])
+        out = first_rows(self.out, x.shape[0])
         self.output = self.ops.embedding_forward(x, self.weight, self.positions, out=out)
         return self.output
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cnn_numba.arguments import integer, settings, sizes
-from cnn_numba.device import Array, head
+from cnn_numba.device import Array, first_rows
 from cnn_numba.nn.layer import Layer, Shape
 
 
@@ -86,7 +86,7 @@ class BatchNorm2d(_Norm):
         if training and self.sync:
             self.output = self.sync.forward(x)
             return self.output
-        out = {"out": head(self.out, x.shape[0]), "mean": self.mean, "inv_std": self.inv_std}
+        out = {"out": first_rows(self.out, x.shape[0]), "mean": self.mean, "inv_std": self.inv_std}
         how = {"training": training, "momentum": self.momentum, "eps": self.eps}
         self.output, _, _ = self.ops.batch_norm2d_forward(
             x, self.weight, self.bias, self.running_mean, self.running_var, **how, **out
@@ -144,6 +144,6 @@ class LayerNorm(_Norm):
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of scale and shift; return that of the input."""
         n = grad_output.shape[0]
-        saved = self.x, self.weight, head(self.mean, n), head(self.inv_std, n)
+        saved = self.x, self.weight, first_rows(self.mean, n), first_rows(self.inv_std, n)
         grad_input, _, _ = self.ops.layer_norm_backward(grad_output, *saved, **self.gradients(grad_output))
         return grad_input if self.needs_grad_input else None

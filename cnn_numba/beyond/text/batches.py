@@ -4,7 +4,7 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.beyond.text.data import Windows
-from cnn_numba.device import Array, head
+from cnn_numba.device import Array, first_rows
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.batches import DeviceBatches, HostBatches
 
@@ -22,7 +22,7 @@ class HostWindows(HostBatches):
         """Return the batch under the cursor, of `count` windows."""
         first = self.cursor * self.batch_size
         indices = self.order[first : first + count]
-        x, y = head(self.x, count), head(self.y, count * self.windows.length)
+        x, y = first_rows(self.x, count), first_rows(self.y, count * self.windows.length)
         return self.embedding.gather_windows(self.windows.text, indices, self.windows.stride, x, y)
 
 
@@ -40,7 +40,7 @@ class DeviceWindows(DeviceBatches):
 
     def take(self, count: int) -> tuple[Array, Array]:
         """Return the batch under the cursor, of `count` windows, as device arrays."""
-        x, y = head(self.x, count), head(self.y, count * self.x.shape[1])
+        x, y = first_rows(self.x, count), first_rows(self.y, count * self.x.shape[1])
         self.take_none()
         return self.embedding.gather_windows_at(
             self.text, self.order, self.batch_cursor, self.stride, x, y, self.batch_size

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cnn_numba.beyond.norm.layers import BatchNorm2d
-from cnn_numba.device import Array, copy, head, to_host
+from cnn_numba.device import Array, copy, first_rows, to_host
 
 
 class SyncBatchNorm:
@@ -74,7 +74,7 @@ class SyncBatchNorm:
 
     def _normalise(self, x, weight, bias, out, training=False):
         layer = self.layer
-        written = {"out": head(out, x.shape[0]), "mean": layer.mean, "inv_std": layer.inv_std}
+        written = {"out": first_rows(out, x.shape[0]), "mean": layer.mean, "inv_std": layer.inv_std}
         how = {"training": training, "momentum": 1.0, "eps": layer.eps}
         normalised, _, _ = layer.ops.batch_norm2d_forward(
             x, weight, bias, self.mean, self.variance, **how, **written

@@ -61,11 +61,7 @@ def relu_backward(grad_output, out, grad_input=None):
 def sigmoid_forward(x, out=None):
     """Return ``out = 1 / (1 + exp(-x))``, a number from 0 to 1.
 
-    Parameters
-    ----------
-    x : ndarray, any shape, float
-    out : ndarray, shape of `x`, float, optional
-        May be `x` itself.
+    Arguments as for `relu_forward`.
 
     Notes
     -----
@@ -85,11 +81,7 @@ def sigmoid_forward(x, out=None):
 def sigmoid_backward(grad_output, out, grad_input=None):
     """Return ``grad_input = grad_output * out * (1 - out)``: the derivative in terms of the output.
 
-    Parameters
-    ----------
-    grad_output, out : ndarray, of one shape, float
-    grad_input : ndarray, shape of `out`, float, optional
-        May be `grad_output` or `out` itself.
+    Arguments as for `relu_backward`.
 
     Examples
     --------
@@ -103,11 +95,7 @@ def sigmoid_backward(grad_output, out, grad_input=None):
 def tanh_forward(x, out=None):
     """Return ``out = tanh(x) = (exp(x) - exp(-x)) / (exp(x) + exp(-x))``, a number from -1 to 1.
 
-    Parameters
-    ----------
-    x : ndarray, any shape, float
-    out : ndarray, shape of `x`, float, optional
-        May be `x` itself.
+    Arguments as for `relu_forward`.
 
     Notes
     -----
@@ -125,11 +113,7 @@ def tanh_forward(x, out=None):
 def tanh_backward(grad_output, out, grad_input=None):
     """Return ``grad_input = grad_output * (1 - out**2)``: the derivative in terms of the output.
 
-    Parameters
-    ----------
-    grad_output, out : ndarray, of one shape, float
-    grad_input : ndarray, shape of `out`, float, optional
-        May be `grad_output` or `out` itself.
+    Arguments as for `relu_backward`.
 
     Examples
     --------
@@ -146,11 +130,7 @@ def gelu_forward(x, out=None):
     ``out = x * P(x)`` with ``P(x) = (1 + erf(x / sqrt(2))) / 2``: nearly x for large x, nearly 0 far below 0,
     and smooth in between.
 
-    Parameters
-    ----------
-    x : ndarray, any shape, float
-    out : ndarray, shape of `x`, float, optional
-        May be `x` itself.
+    Arguments as for `relu_forward`.
 
     Notes
     -----

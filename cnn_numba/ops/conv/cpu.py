@@ -21,7 +21,6 @@ import numba
 import numpy as np
 from numba import prange
 
-from cnn_numba.arguments import sizes
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.shapes import HOST, check_scratch, conv2d_window
 from cnn_numba.ops.shared.jit import inner_jit, parallel_jit, serial_jit
@@ -73,8 +72,6 @@ def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
 
     It is the `scratch` of `conv2d_forward` and its gradients, for batches of any size.
     """
-    input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
-    weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
     window = conv2d_window(input_shape, weight_shape, stride, padding)
     shapes = _scratch_shapes(input_shape, weight_shape, window)
     arrays = {name: aligned_zeros(shape) for name, shape in shapes._asdict().items()}

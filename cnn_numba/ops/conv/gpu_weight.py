@@ -11,7 +11,6 @@ import math
 from typing import NamedTuple
 
 from cnn_numba import device
-from cnn_numba.arguments import sizes
 from cnn_numba.device.compiler import cuda, float32, int32, uint32, uint64
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.shapes import DEVICE, check_fit, check_kind, conv2d_window
@@ -316,8 +315,6 @@ def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
 
     It is the `scratch` of `conv2d_backward_weight`, for batches of any size.
     """
-    input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
-    weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
     conv2d_window(input_shape, weight_shape, stride, padding)
     return Conv2dScratch(parts=device.empty(_parts_shape(weight_shape)))
 

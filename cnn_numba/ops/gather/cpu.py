@@ -21,7 +21,7 @@ def gather_batch(
     """
     *_, out = checks.gather_batch(HOST, images, indices, out)
     scale, shift = constants.scale_and_shift(*constants.normalisation(mean, std, images.shape[1]))
-    _check_indices(indices, len(images))
+    check_indices(indices, len(images))
     count, channels, height, width = images.shape
     planes = images.reshape(count, channels, height * width)
     _gather_planes(planes, indices, scale, shift, out.reshape(len(indices), channels, height * width))
@@ -31,7 +31,7 @@ def gather_batch(
 def gather_labels(labels: np.ndarray, indices: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Pick labels; see `reference.gather_labels`."""
     *_, out = checks.gather_labels(HOST, labels, indices, out)
-    _check_indices(indices, len(labels))
+    check_indices(indices, len(labels))
     return np.take(labels, indices, out=out)
 
 
@@ -43,24 +43,10 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
     padding, flip, seed, epoch = checks.augmentation(padding, flip, seed, epoch)
     *_, out = checks.gather_batch(HOST, images, indices, out)
     scale, shift = constants.scale_and_shift(*constants.normalisation(mean, std, images.shape[1]))
-    _check_indices(indices, len(images))
+    check_indices(indices, len(images))
     words = np.uint32(seed), np.uint32(epoch)
     _gather_augmented(images, indices, scale, shift, padding, flip, *words, out)
     return out
-
-
-def _check_indices(indices, count):
-    """Refuse indices outside 0 to ``count - 1``."""
-    if not _are_inside(indices, count):
-        check_indices(indices, count)
-
-
-@serial_jit
-def _are_inside(indices, count):
-    for i in range(indices.shape[0]):
-        if indices[i] < 0 or indices[i] >= count:
-            return False
-    return True
 
 
 @serial_jit

@@ -107,9 +107,8 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
         out[n, c, oh, ow] = 1 / (K_h * K_w) * sum over kh, kw of
             x[n, c, stride_h * oh + kh - padding_h, stride_w * ow + kw - padding_w]
 
-        H_out = (H + 2 * padding_h - K_h) // stride_h + 1,    W_out likewise
-
-    The zeros of the padding count as pixels: every window divides by K_h * K_w.
+    The zeros of the padding count as pixels: every window divides by K_h * K_w. H_out and W_out are those of
+    `max_pool2d_forward`.
 
     Parameters
     ----------
