@@ -26,6 +26,8 @@ KINDS = (
     "NaN produced",
     "depends on order",
 )
+#: The kinds of threads that wait in vain for others.
+DIVERGENT = frozenset({"divergent barrier", "divergent warp"})
 NOTE_KINDS = ("stopped", "same value", "partly written", "finished lanes", "depends on order")
 
 
@@ -192,7 +194,9 @@ def _place(site, width):
 class Note(str):
     """A sentence about something that may be intended; `kind` is one of `NOTE_KINDS`."""
 
-    def __new__(cls, text: str, kind: str = ""):
+    kind: str
+
+    def __new__(cls, text: str, kind: str = "") -> "Note":
         """Make a note from its text."""
         note = super().__new__(cls, text)
         note.kind = kind

@@ -12,6 +12,7 @@ from cnn_course.engine.checks.source import parsed
 from cnn_course.engine.checks.uninitialised import code_of
 from gpuless.access import READ, WRITE
 from gpuless.sanitizer import words
+from gpuless.sanitizer.findings import DIVERGENT
 
 # In the order of reporting: the first is most probably the cause of the others. They say what was seen. A
 # check says what is missing only if a repaired kernel proves it (`REPAIRED`).
@@ -128,7 +129,11 @@ def name_of(finding):
     """Return a verdict's name for a finding of the sanitizer."""
     if finding.kind != "out of bounds":
         return finding.kind
-    return "reads past the edge" if finding.operation == "read" else "writes past the edge"
+    return f"{_verb(finding)} past the edge"
+
+
+def _verb(finding):
+    return "reads" if finding.operation == "read" else "writes"
 
 
 def meaning(finding, kernel=""):
@@ -139,11 +144,11 @@ def meaning(finding, kernel=""):
 
 def _of_a_function(finding, kernel, called=()):
     """Return a finding's meaning if threads diverge in a function that the kernel calls; else ""."""
-    name, function = name_of(finding), finding.site.function if finding.site else ""
-    if not name.startswith("divergent") or function in ("", kernel):
+    function = finding.site.function if finding.site else ""
+    if finding.kind not in DIVERGENT or function in ("", kernel):
         return ""
     # `block_sum` calls `warp_sum` before its barrier, and threads diverge there.
-    is_of_block = name == "divergent barrier" or "block_sum" in called
+    is_of_block = finding.kind == "divergent barrier" or "block_sum" in called
     function = "block_sum" if is_of_block and function == "warp_sum" else function
     return (_CALLED_BY_SOME if is_of_block else _CALLED_BY_SOME_LANES).format(function=function)
 
@@ -160,8 +165,7 @@ def explained(attempt, finding, trace):
     if finding.kind != "out of bounds" or info is None:
         return WORDS[name]
     if info.space != "global":
-        verb = name.partition(" ")[0]
-        return _TOO_SMALL.format(verb=verb, array="{array}", space=info.space, shape=info.shape)
+        return _TOO_SMALL.format(verb=_verb(finding), array="{array}", space=info.space, shape=info.shape)
     if name == "writes past the edge":
         return _of_a_write_past_the_edge(finding, info, trace)
     return _of_one_index(attempt, finding) or WORDS[name] + (_AXES if len(info.shape) > 1 else "")
