@@ -1,6 +1,7 @@
 """The sentences of a verdict about a finding of the sanitizer."""
 
 import ast
+import dataclasses
 import inspect
 import re
 
@@ -142,11 +143,13 @@ def meaning(finding, kernel=""):
     return (words or WORDS[name_of(finding)]).format(array=f"`{finding.array}`")
 
 
-def _of_a_function(finding, kernel, called=()):
+def _of_a_function(finding, kernel, attempt=None):
     """Return a finding's meaning if threads diverge in a function that the kernel calls; else ""."""
     function = finding.site.function if finding.site else ""
     if finding.kind not in DIVERGENT or function in ("", kernel):
         return ""
+    function, _ = _callee(attempt, function)
+    called = code_of(attempt).co_names if attempt is not None else ()
     # `block_sum` calls `warp_sum` before its barrier, and threads diverge there.
     is_of_block = finding.kind == "divergent barrier" or "block_sum" in called
     function = "block_sum" if is_of_block and function == "warp_sum" else function
@@ -159,7 +162,7 @@ def _of_a_function(finding, kernel, called=()):
 def explained(attempt, finding, trace):
     """Return a finding's meaning, with `{array}` for the name of the array."""
     name, code = name_of(finding), code_of(attempt)
-    if words := _of_a_function(finding, code.co_name, code.co_names):
+    if words := _of_a_function(finding, code.co_name, attempt):
         return words
     info = next((info for info in trace.arrays if info.name == finding.array), None)
     if finding.kind != "out of bounds" or info is None:
@@ -313,6 +316,23 @@ def _position(number, shape):
 # --- Where -------------------------------------------------------------------------------------------------
 
 
+def _callee(attempt, function):
+    """Return the kernel's name of a function that it calls, and the function, None if unknown."""
+    code, scope = code_of(attempt), getattr(getattr(attempt, "py_func", attempt), "__globals__", {})
+    called = ((name, scope.get(name)) for name in (code.co_names if code else ()))
+    known = (each for each in called if getattr(code_of(each[1]), "co_name", "") == function)
+    return next(known, (function, None))
+
+
+def as_called(attempt, finding):
+    """Return a finding that names an instruction, not what its Python function calls."""
+    name, function = _callee(attempt, finding.site.function if finding.site else "")
+    is_instruction = getattr(getattr(function, "py_func", function), "stands_in", False)
+    if is_instruction and finding.kind == "divergent warp":
+        return dataclasses.replace(finding, detail=finding.detail._replace(operation=name))
+    return finding
+
+
 def own_line(attempt, site):
     """Return the line of a site, counted from the kernel's first; None if it is in another function."""
     code = code_of(attempt)
@@ -324,14 +344,15 @@ def line_of(attempt, site):
     line = own_line(attempt, site)
     if line is not None:
         return numbered_line(line, site.text)
-    name, lines = _called_in(code_of(attempt), site.function)
+    name, lines = _called_in(attempt, site.function)
     return f"In `{name}`{lines}: `{site.text}`"
 
 
-def _called_in(code, function):
+def _called_in(attempt, function):
     """Return the kernel's name of a function, and the lines in which it calls it, if it does."""
+    function, _ = _callee(attempt, function)
     try:
-        lines = inspect.getsourcelines(code)[0]
+        lines = inspect.getsourcelines(code_of(attempt))[0]
     except OSError:
         lines = []
     # `to_tf32` has the `__name__` `_to_tf32`.
