@@ -1,4 +1,4 @@
-r"""Parse the messages of Python, NumPy and Numba about a kernel: the only file that does.
+r"""Parse the messages of Python, NumPy, Numba and NVIDIA's compiler about a kernel: the only file that does.
 
 All others use the resulting `Cause`.
 """
@@ -159,6 +159,11 @@ def compiler_line(text, file):
     """
     found = re.search(rf'{re.escape(file)}"?(?: \(|, line )(\d+)', text)
     return int(found[1]) if found else None
+
+
+def is_about_bad_ir(error):
+    """Return whether NVIDIA's compiler rejects IR; it says no more."""
+    return str(error).startswith("ERROR_INVALID_IR")
 
 
 def is_about_axes(text):
