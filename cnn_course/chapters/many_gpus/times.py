@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from cnn_course.chapters.many_gpus.pictures import ARENA, legend
+from cnn_course.chapters.many_gpus.pictures import ARENA
 from cnn_course.engine import plots
 
 
@@ -41,7 +41,9 @@ def timeline_picture(timeline: Mapping) -> plots.Picture:
     ax.set(xlim=(0, 1.01 * _span(events, begin)), ylim=(timeline["workers"] - 0.15, -0.15))
     ax.set_xlabel("milliseconds")
     ax.set_yticks(np.arange(timeline["workers"]) + 0.35, [f"worker {w}" for w in range(timeline["workers"])])
-    legend(ax, loc="lower left", ncols=6, bbox_to_anchor=(-0.02, 1.0), handlelength=0.8, columnspacing=1)
+    plots.legend(
+        ax, loc="lower left", ncols=6, bbox_to_anchor=(-0.02, 1.0), handlelength=0.8, columnspacing=1
+    )
     workers = range(timeline["workers"])
     buckets = "; ".join(
         f"bucket {k}: {' and '.join(bucket['layers'])}, {bucket['bytes']:,} bytes"
