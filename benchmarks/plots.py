@@ -115,7 +115,7 @@ def plot_ladder(record, operation):
     matplotlib.figure.Figure
     """
     results = [result for result in record["results"] if result["operation"] == operation]
-    rungs = list(dict.fromkeys(who for result in results for who in result["contenders"] if _is_ours(who)))
+    rungs = list(dict.fromkeys(who for result in results for who in result["contenders"] if is_ours(who)))
     columns = 3 if len(results) == 3 else min(2, len(results))
     rows = -(-len(results) // columns)
     title, size = f"{operation} on {_device(record)}", (7.2, 0.7 + rows * (1.2 + 0.32 * len(rungs)))
@@ -129,7 +129,7 @@ def plot_ladder(record, operation):
             axes.barh(place, value, color=OURS, height=0.62)
             label = f"{value:,.0f}" if rung in rates else _why_not(contenders[rung])
             _write_behind(axes, value, place, label, longest)
-        theirs = {who: rate for who, rate in rates.items() if not _is_ours(who)}
+        theirs = {who: rate for who, rate in rates.items() if not is_ours(who)}
         for (who, rate), style in zip(theirs.items(), ("-", "--"), strict=False):
             axes.axvline(rate, color=THEIRS, linestyle=style, label=who)
         values = "\n".join(f"{who}: {rate:,.0f}" for who, rate in theirs.items())
@@ -169,7 +169,7 @@ def plot_roofline(record):
     axes.annotate(f"{bandwidth:,.0f} GB/s", (middle, middle * bandwidth), (-6, 4), ha="right", **_NOTE)
     colours = dict(zip(dict.fromkeys(r["operation"] for r in results), COLOURS, strict=False))
     for result, intensity in zip(results, intensities, strict=True):
-        rates = [t["GFLOP/s"] for who, t in result["contenders"].items() if _is_ours(who) and "median" in t]
+        rates = [t["GFLOP/s"] for who, t in result["contenders"].items() if is_ours(who) and "median" in t]
         for rate in rates:
             axes.plot(
                 *(intensity, rate),
@@ -221,7 +221,7 @@ def plot_epochs(record):
             if not seconds:
                 _write_behind(axes, 0, place, "not on this machine", longest)
                 continue
-            axes.barh(place, medians[who], color=OURS if _is_ours(who) else THEIRS, height=0.62)
+            axes.barh(place, medians[who], color=OURS if is_ours(who) else THEIRS, height=0.62)
             dots = {"color": INK, "markersize": 4, "markeredgecolor": PAPER, "zorder": 3}
             axes.plot(seconds, [place] * len(seconds), "o", **dots)
             _write_behind(axes, max(seconds), place, f"{medians[who]:.3g} s", longest)
@@ -273,7 +273,8 @@ def threads(machine):
     return f"{machine['threads']} thread{'s' * (machine['threads'] != 1)}"
 
 
-def _is_ours(who):
+def is_ours(who):
+    """Return whether a contender of a record is ours, not PyTorch's."""
     return not who.lower().startswith("pytorch")  # lower case in the CPU's records
 
 

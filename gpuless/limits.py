@@ -7,6 +7,8 @@ import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpuless.causes import Cause
+
 WARP = 32
 SECTOR = 32  # bytes that global memory moves at once
 #: Threads of a block, and each axis of a block and of a grid.
@@ -64,7 +66,9 @@ def _check_dimensions(sizes, name, limits):
     try:
         given = tuple(map(operator.index, given))
     except TypeError:
-        raise TypeError(f"the {name} is made of integers, got {sizes}; round up, with math.ceil") from None
+        error = TypeError(f"the {name} is made of integers, got {sizes}; round up, with math.ceil")
+        error.cause = Cause("launch sizes")
+        raise error from None
     for axis, size, limit in zip("xyz", given, limits, strict=False):
         if size < 1:
             raise LaunchError(f"{name} {given}: {axis} is {size} and must be at least 1 (is an array empty?)")

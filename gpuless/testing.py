@@ -13,7 +13,7 @@ def pytest_addoption(parser):
     """Let the command line choose."""
     group = parser.getgroup("gpuless", "Numba-CUDA without a GPU")
     text = "what kernels run on; also as GPULESS in the environment"
-    # Not --gpu, which test suites are likely to have as an option of their own.
+    # Not --gpu, which many test suites have as an option.
     group.addoption("--gpuless", choices=["emulator", "simulator", "hardware"], help=text)
     text = "write the times that tests check with `modelled_time`, instead of holding new ones against them"
     group.addoption(OPTION, action="store_true", help=text)

@@ -32,7 +32,7 @@ GPULESS = {
     "inspector": "compiler frontends source wrapping limits",
     "selection": "simulator frontends emulator nvidia",
     "counts": "frontends emulator positions limits wrapping",
-    "simulator": "compiler source positions limits importing",
+    "simulator": "compiler source positions limits causes importing",
     "compiler": "frontends limits",
     "frontends": "emulator importing",
     "emulator": "source positions importing limits nvidia trust",
@@ -40,7 +40,8 @@ GPULESS = {
     "positions": "",
     "wrapping": "",
     "importing": "",
-    "limits": "",
+    "limits": "causes",
+    "causes": "",
     "nvidia": "",
     "trust": "",
 }

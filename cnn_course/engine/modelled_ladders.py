@@ -5,7 +5,6 @@ the numbers and their errors.
 """
 
 import itertools
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +13,8 @@ from benchmarks.records import text_table
 from cnn_course.engine import plots
 from cnn_course.engine.ledger import duration
 from cnn_numba import device
+from gpuless.profile.report import LIMITS
+from gpuless.profile.texts import line_text
 from gpuless.wrapping import wrapped
 
 GPUS = ("T4", "A100", "H100")
@@ -223,5 +224,5 @@ def _profiled(launch, gpus):
 def _time(reports):
     sums = (sum(getattr(report, name) for report in reports) for name in ("microseconds", "low", "high"))
     longest = max(reports, key=lambda report: report.microseconds)
-    limiter, line = re.fullmatch(r"(.*?)(?::|, most of it).*?(line \d.*)", longest.limiter).groups()
+    limiter, line = LIMITS[longest.bound][0], line_text(*longest.limiting_line)
     return Time(*sums, limiter, line if len(reports) == 1 else f"in {longest.kernel}, {line}")

@@ -79,7 +79,7 @@ class Film(Picture):
 
 
 def figure(rows=1, columns=1, size=(7.2, 2.6), **subplots):
-    """Return a new figure in the course's style, and its axes.
+    """Return a new figure in the course's style, and its axes: an array, if there are several.
 
     Parameters
     ----------
@@ -88,11 +88,6 @@ def figure(rows=1, columns=1, size=(7.2, 2.6), **subplots):
         Width and height in inches; 7.2 inches fill a notebook's column.
     **subplots
         Passed to `matplotlib.figure.Figure.subplots`.
-
-    Returns
-    -------
-    fig : matplotlib.figure.Figure
-    axes : matplotlib.axes.Axes, or ndarray of them
 
     Examples
     --------
@@ -355,6 +350,11 @@ def outline(ax, row, column, height, width, colour=ORANGE):
 
     corner = (column - 0.5, row - 0.5)
     ax.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=colour, linewidth=2.5, clip_on=False))
+
+
+def legend(ax, **where):
+    """Draw a legend without a frame."""
+    ax.legend(frameon=False, fontsize=9, labelcolor=INK, **where)
 
 
 def box(ax, x, y, text, colour, width=0.62, height=0.48):

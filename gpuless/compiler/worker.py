@@ -1,4 +1,4 @@
-"""Compile kernels for real GPUs, in a process of its own: ``python -m gpuless.compiler.worker``.
+"""Compile kernels for real GPUs, in a separate process: ``python -m gpuless.compiler.worker``.
 
 A process whose `numba.cuda` is the simulator has no compiler, and numba decides that once, at import. So
 `gpuless.compiler.jobs` starts this one without the simulator. It reads a pickled request from standard input

@@ -52,7 +52,8 @@ def float64_causes(instructions: Iterable[Instruction]) -> list[Float64Cause]:
     []
     """
     places = sorted({(i.file, i.line) for i in instructions if i.kind == "FP64"})
-    causes, unexplained = defaultdict(set), []
+    causes: defaultdict[tuple[str, int, str, str, str], set[int]] = defaultdict(set)
+    unexplained = []
     for file, line in places:
         found = source_of(file).float64_causes(line)
         for cause in found:

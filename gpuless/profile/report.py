@@ -41,8 +41,8 @@ class Report:
     """The range in which a measured time would lie, four times out of five, in microseconds."""
     unsure: tuple
     """Why the range is wide, if it is."""
-    limiter: str
-    """What bounds the launch, and on which line."""
+    limiting_line: tuple
+    """The source line that contributes most to what bounds the launch: its file and number."""
     occupancy: Occupancy
     busy: dict
     """The share of the time for which each unit works, by name."""
@@ -94,6 +94,17 @@ class Report:
     def bound(self) -> str:
         """What bounds the launch: the busiest unit, or "latency" if none is busy enough."""
         return _bound(self.busy)
+
+    @property
+    def bottleneck(self) -> str:
+        """What bounds the launch, in words."""
+        return "".join(LIMITS[self.bound]).format(warps=self.occupancy.warps)
+
+    @property
+    def limiter(self) -> str:
+        """What bounds the launch, and on which line."""
+        how = "longest at" if self.bound == "latency" else "most of it for"
+        return f"{self.bottleneck}, {how} {line_text(*self.limiting_line)}"
 
     def plot(self) -> Any:
         """Draw how busy the units are, a roofline, and the time per source line.
@@ -199,7 +210,7 @@ def report_of(kernel: Any, taken: Any, device: Device, compiled: Any, modelled: 
         low=low * prediction.microseconds,
         high=high * prediction.microseconds,
         unsure=unsure,
-        limiter=_limiter(modelled),
+        limiting_line=_limiting_line(modelled),
         occupancy=modelled.occupancy,
         busy=prediction.busy,
         l1_hit_rate=float(traffic.l1_hit_rate),
@@ -241,33 +252,32 @@ def _bound(busy):
     return unit if busy[unit] >= _BUSY else "latency"
 
 
-def _limiter(modelled):
-    """Return what bounds a launch, and the line that contributes most to it."""
+#: What bounds a launch, by `Report.bound`: its name, and more about it.
+LIMITS = {
+    "latency": ("latency", ": {warps} warps of an SM wait most of the time"),
+    "issue": ("instructions", ": a partition issues one in a cycle"),
+    "fma": ("float32 arithmetic", ""),
+    "multiply": ("integer multiplication", ""),
+    "alu": ("integer arithmetic, comparisons and logic", ""),
+    "float64": ("float64 arithmetic", ""),
+    "special": ("special functions and conversions", ""),
+    "L1": ("L1 and shared memory", ": requests that they take one after the other"),
+    "L2": ("L2", ": sectors that SMs ask for"),
+    "DRAM": ("DRAM", ": bytes that are read and written"),
+    "fill": ("what L1 takes from L2", ""),
+    "atomics": ("atomic operations, which L2 does one after the other", ""),
+}
+
+
+def _limiting_line(modelled):
+    """Return the line that contributes most to what bounds a launch."""
     prediction, counts = modelled.prediction, modelled.counts
     unit = _bound(prediction.busy)
     if unit == "latency":
-        place = _most(counts.steps, prediction.chain)
-        have = modelled.occupancy.warps
-        return f"latency: {have} warps of an SM wait most of the time, longest at {place}"
+        return _most(counts.steps, prediction.chain)
     if unit in UNITS:
-        demands = prediction.costs.demands[:, UNITS.index(unit)] * counts.executed
-        return f"{_NAMES[unit]}, most of it for {_most(counts.steps, demands)}"
-    return f"{_NAMES[unit]}, most of it for {_most_of_memory(modelled.traffic, unit)}"
-
-
-_NAMES = {
-    "issue": "instructions: a partition issues one in a cycle",
-    "fma": "float32 arithmetic",
-    "multiply": "integer multiplication",
-    "alu": "integer arithmetic, comparisons and logic",
-    "float64": "float64 arithmetic",
-    "special": "special functions and conversions",
-    "L1": "L1 and shared memory: requests that they take one after the other",
-    "L2": "L2: sectors that SMs ask for",
-    "DRAM": "DRAM: bytes that are read and written",
-    "fill": "what L1 takes from L2",
-    "atomics": "atomic operations, which L2 does one after the other",
-}
+        return _most(counts.steps, prediction.costs.demands[:, UNITS.index(unit)] * counts.executed)
+    return _most_of_memory(modelled.traffic, unit)
 
 
 def _most(steps, amounts):
@@ -275,7 +285,7 @@ def _most(steps, amounts):
     sums = defaultdict(float)
     for step, amount_ in zip(steps, amounts, strict=True):
         sums[step.file, step.line] += amount_
-    return line_text(*max(sorted(sums), key=sums.get))
+    return max(sorted(sums), key=sums.get)
 
 
 def _most_of_memory(traffic, unit):
@@ -284,4 +294,4 @@ def _most_of_memory(traffic, unit):
     sums = defaultdict(float)
     for (_, file, line), row in traffic.lines.items():
         sums[file, line] += sum(row[column] for column in columns)
-    return line_text(*max(sorted(sums), key=sums.get))
+    return max(sorted(sums), key=sums.get)

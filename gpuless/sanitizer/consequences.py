@@ -3,6 +3,8 @@
 import dataclasses
 from typing import NamedTuple
 
+from gpuless.sanitizer.findings import DIVERGENT
+
 _RACES = {"missing barrier", "write-write race", "lost update"}
 # The kinds of findings that each kind of mistake can cause.
 _CAN_CAUSE = {
@@ -51,7 +53,7 @@ def _explains(cause, clue):
         return finding.array == cause.finding.array
     if kind == "race between blocks":
         return finding.array == cause.finding.array and lines(finding) == lines(cause.finding)
-    if kind.startswith("divergent"):
+    if kind in DIVERGENT:
         # Some threads bypassed the barrier, so nothing is ordered in the interval that it should have ended.
         return clue.places <= cause.places
     return {block for block, _ in clue.places} <= {block for block, _ in cause.places}

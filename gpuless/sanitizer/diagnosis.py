@@ -134,7 +134,7 @@ class Diagnosis(Fields):
 
     def _note_rest(self, info, rest, garbage):
         counts = Unwritten(len(rest), int(np.prod(info.shape)))
-        self.note(words.rest_note(info.name, counts, _index(info, rest), garbage))
+        self.note("partly written", words.rest_note(info.name, counts, _index(info, rest), garbage))
 
     def _first_nan(self):
         """Find the first NaN computed from numbers: written by a block that had read none."""

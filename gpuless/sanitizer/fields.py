@@ -4,6 +4,7 @@ import numpy as np
 
 from gpuless.access.trace import ATOMIC, READ, WRITE
 from gpuless.positions import Shape, coordinates
+from gpuless.sanitizer.findings import Note
 
 OPERATIONS = {READ: "read", WRITE: "write", ATOMIC: "update"}
 
@@ -19,10 +20,10 @@ class Fields:
         self.trace, self.memory, self.notes = trace, memory, notes
         self.launch = Shape(trace.grid, trace.block_shape)
 
-    def note(self, text):
+    def note(self, kind, text):
         """Add a note, once."""
         if text not in self.notes:
-            self.notes.append(text)
+            self.notes.append(Note(text, kind))
 
     def thread_position(self, number):
         """Return the x, y, z of a thread in its block."""

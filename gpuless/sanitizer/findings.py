@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gpuless.positions import Shape, describe_launch
 from gpuless.sanitizer import words
+from gpuless.source.instructions import Site
 from gpuless.wrapping import WIDTH, wrapped
 
 KINDS = (
@@ -25,6 +26,9 @@ KINDS = (
     "NaN produced",
     "depends on order",
 )
+#: The kinds of threads that wait in vain for others.
+DIVERGENT = frozenset({"divergent barrier", "divergent warp"})
+NOTE_KINDS = ("stopped", "same value", "partly written", "finished lanes", "depends on order")
 
 
 _ONE_THREAD = Shape()
@@ -118,11 +122,11 @@ class Finding:
     array: str | None = None
     index: tuple | None = None
     operation: str | None = None
-    site: object = None
+    site: Site | None = None
     block: tuple | None = None
     thread: tuple | None = None
     other_operation: str | None = None
-    other_site: object = None
+    other_site: Site | None = None
     other_block: tuple | None = None
     other_thread: tuple | None = None
     launch: Shape = _ONE_THREAD
@@ -168,7 +172,7 @@ class Finding:
     def details(self, width: int = WIDTH) -> list[str]:
         """Return where it is, how often, and its consequences as lines of text."""
         sites = [self.site]
-        if self.other_site and self.other_site.line != self.site.line:
+        if self.other_line != self.line:
             sites.append(self.other_site)
         details = [line for site in sites if site for line in _place(site, width)]
         if self.count > 1:
@@ -187,6 +191,18 @@ def _place(site, width):
     return [line] if len(line) <= width else [f"{title}:", f"    {site.text}"]
 
 
+class Note(str):
+    """A sentence about something that may be intended; `kind` is one of `NOTE_KINDS`."""
+
+    kind: str
+
+    def __new__(cls, text: str, kind: str = "") -> "Note":
+        """Make a note from its text."""
+        note = super().__new__(cls, text)
+        note.kind = kind
+        return note
+
+
 @dataclass(frozen=True)
 class Report:
     """The outcome of a sanitized launch.
@@ -197,7 +213,7 @@ class Report:
     grid, block : tuple of (int, int, int)
     findings : tuple of Finding
         Mistakes; none for a correct kernel.
-    notes : tuple of str
+    notes : tuple of Note
         Observations that may be intended.
     orders : tuple of str
         The orders that blocks and threads were run in.

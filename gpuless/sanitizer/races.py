@@ -54,7 +54,7 @@ class Races(Fields):
         return all(_is_same(value, values[0]) for value in values)
 
     def _note_same_value(self, row):
-        self.note(words.same_value_note(self.array(row).name, self.site(row)))
+        self.note("same value", words.same_value_note(self.array(row).name, self.site(row)))
 
     def _lost_update(self, rows, actors):
         """Return a finding if two threads change an element as an atomic operation could, else None."""

@@ -19,7 +19,7 @@ from gpuless.access.recording import TracedMemory, run_traced
 from gpuless.access.trace import ATOMIC
 from gpuless.sanitizer import words
 from gpuless.sanitizer.diagnosis import Diagnosis
-from gpuless.sanitizer.findings import Finding, Report
+from gpuless.sanitizer.findings import Finding, Note, Report
 from gpuless.simulator.arguments import argument_names
 from gpuless.simulator.arithmetic import Unsigned
 from gpuless.simulator.errors import DivergenceError, LaunchStopped
@@ -126,7 +126,7 @@ class _Examination:
             memory.forget()
             raise error
         self.stop = error
-        self.notes.append(words.stopped_note(error))
+        self.notes.append(Note(words.stopped_note(error), "stopped"))
 
     def _run(self, memory, order, keep=False):
         """Run with accesses logged to `memory`; return an error that a finding can describe, else None."""
@@ -178,7 +178,7 @@ class _Examination:
             differences = {"what the launch does": False}
         except LaunchStopped as stopped:
             # A block may wait for earlier blocks: on a GPU, that is not a mistake.
-            self.notes.append(words.stopped_note(stopped, order))
+            self.notes.append(Note(words.stopped_note(stopped, order), "stopped"))
             return
         if not all(differences.values()) and not self.findings:
             # The first run did not show why. Examine a run in this order.
@@ -202,10 +202,9 @@ class _Examination:
         has_atomics = (self.trace.kind == ATOMIC).any()
         if not (has_atomics or self.findings):
             self.findings.append(Finding("depends on order", name, detail=order))
-        elif only_rounding:
-            self.notes.append(f"{what}, by the rounding of sums")
         else:
-            self.notes.append(what)
+            cause = ", by the rounding of sums" if only_rounding else ""
+            self.notes.append(Note(what + cause, "depends on order"))
 
 
 class _GuessingMemory(TracedMemory):

@@ -103,7 +103,8 @@ class Waiting(Fields):
         first = calls[0]
         places = [(each.operation, each.site.line) for each in calls]
         block = self.launch.block_called(self.block_position(first.block))
-        self.note(words.finished_note(places, _lanes(first.finished), first.thread // WARP, block))
+        text = words.finished_note(places, _lanes(first.finished), first.thread // WARP, block)
+        self.note("finished lanes", text)
 
     def _absent_lane(self):
         """Find the shuffle from a lane that does not take part."""

@@ -1,4 +1,4 @@
-"""Calls that can wait without being generators: each runs in a thread of its own.
+"""Calls that can wait without being generators: each runs in its own thread.
 
 This is slower than a generator and needs an operating system with threads, so it is only for functions that
 cannot be rewritten as generators, such as a kernel without source.
@@ -22,7 +22,7 @@ def suspended_frames(generator):
 class Coroutine:
     """A call that waits for its caller; like a generator, it has `send` and `close`.
 
-    It runs in a thread of its own, but only while `send` waits for it, and in the caller's context.
+    It runs in its own thread, but only while `send` waits for it, and in the caller's context.
 
     Parameters
     ----------

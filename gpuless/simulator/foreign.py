@@ -1,4 +1,4 @@
-r"""Parse the messages of Python, NumPy and Numba about a kernel: the only file that does.
+r"""Parse the messages of Python, NumPy, Numba and NVIDIA's compiler about a kernel: the only file that does.
 
 All others use the resulting `Cause`.
 """
@@ -6,72 +6,53 @@ All others use the resulting `Cause`.
 import re
 from typing import NamedTuple
 
-
-class Cause(NamedTuple):
-    """What an error message is about.
-
-    ===============  ==================================================================================
-    no attribute     an array has no attribute `name`; with a type, a value of that type has none
-    not in cuda      `numba.cuda` has no attribute `name`
-    arguments        wrong arguments for a function of cuda; `name` is like "Atomic.add"
-    no array         the atomic operation `name` got something else in place of an array
-    sequence         an array is stored where NumPy expects one number
-    whole array      an array is used where a number is needed
-    no common type   `name` has different types in different places
-    not usable       a kernel cannot use the kind of value in the global `name`
-    not defined      there is no `name`
-    not applied      Numba has no operation or function `name` for these types
-    product          ``@`` of two arrays whose summed axes differ in size: `types`, as strings
-    einsum           ``np.einsum`` of arrays in which a letter has several sizes: `types` are their shapes
-    none             None is used where a number or an array is needed
-    ===============  ==================================================================================
-    """
-
-    kind: str
-    name: str = ""
-    types: tuple = ()
-    """Named as by `type_kind`."""
-
-
-# The simulator's classes of arrays.
-_ARRAYS = ("KernelArray", "TracedArray")
-_CUDA = re.compile(r"module 'numba\.cuda\S*' has no attribute '(\w+)'")
-_NO_ATTRIBUTE = re.compile(rf"'(?:{'|'.join(_ARRAYS)})' object has no attribute '(\w+)'")
-_NONE = re.compile(
-    r"unsupported operand .*'NoneType'|^Cannot cast ufunc .* output from dtype\('O'\)"
-    r"|^'NoneType' object is not (subscriptable|iterable)"
-)
-_PRODUCT = re.compile(r"^matmul: .* core dimension .*\(size (\d+) is different from (\d+)\)")
-_REMAPPED = re.compile(r"(\([\d,]*\))->\(")
-_ARGUMENTS = re.compile(r"((?:Cuda|Warp|Atomic|Shared|Local)\.\w+)\(\) (?:missing|takes|got) ")
+from gpuless.causes import Cause
 
 
 def cause_of(error):
-    """Return the cause of an exception of Python or NumPy in a simulated kernel, None if unknown.
+    """Return the cause of an exception: its own, or the one in a message of Python or NumPy; None if unknown.
 
     >>> cause_of(AttributeError("'KernelArray' object has no attribute 'mean'"))
     Cause(kind='no attribute', name='mean', types=())
     """
-    return _cause_in(str(error))
+    return error.cause if hasattr(error, "cause") else _cause_in(str(error))
 
 
 def _cause_in(text):
-    if found := _NO_ATTRIBUTE.search(text):
-        return Cause("no attribute", found[1])
-    if found := _CUDA.search(text):
-        return Cause("not in cuda", found[1])
-    if found := _ARGUMENTS.match(text):
-        return Cause("arguments", found[1])
-    if found := _PRODUCT.search(text):
-        return Cause("product", "@", (found[2], found[1]))
-    if _NONE.search(text):
-        return Cause("none")
-    if "with remapped shapes" in text:
-        return Cause("einsum", "einsum", tuple(_REMAPPED.findall(text)))
-    if "with a sequence" in text.partition("\n")[0]:
-        return Cause("sequence")
-    is_whole = "truth value of an array" in text or any(name in text for name in _ARRAYS)
-    return Cause("whole array") if is_whole else None
+    found = ((make, match) for pattern, make in _MESSAGES if (match := pattern.search(text)))
+    return next((make(match) for make, match in found), None)
+
+
+# The simulator's classes of arrays, which Python's messages name.
+_ARRAYS = "KernelArray|IntegerArray|RecordArray|TracedArray"
+_MESSAGES = tuple(
+    (re.compile(pattern), make)
+    for pattern, make in (
+        (rf"'(?:{_ARRAYS})' object has no attribute '(\w+)'", lambda found: Cause("no attribute", found[1])),
+        (r"Kernel launch configuration was not specified", lambda found: Cause("not configured")),
+        (r"must be a sequence of integers", lambda found: Cause("launch sizes")),
+        (r"module 'numba\.cuda\S*' has no attribute '(\w+)'", lambda found: Cause("not in cuda", found[1])),
+        (
+            r"^((?:Cuda|Warp|Atomic|Shared|Local)\.\w+)\(\) (?:missing|takes|got) ",
+            lambda found: Cause("arguments", found[1]),
+        ),
+        (
+            r"^matmul: .* core dimension .*\(size (\d+) is different from (\d+)\)",
+            lambda found: Cause("product", "@", (found[2], found[1])),
+        ),
+        (
+            r"unsupported operand .*'NoneType'|^Cannot cast ufunc .* output from dtype\('O'\)"
+            r"|^'NoneType' object is not (subscriptable|iterable)",
+            lambda found: Cause("none"),
+        ),
+        (
+            r"with remapped shapes",
+            lambda found: Cause("einsum", "einsum", tuple(re.findall(r"(\([\d,]*\))->\(", found.string))),
+        ),
+        (r"^.*with a sequence", lambda found: Cause("sequence")),
+        (rf"truth value of an array|{_ARRAYS}", lambda found: Cause("whole array")),
+    )
+)
 
 
 def is_about_indices(text):
@@ -82,11 +63,6 @@ def is_about_indices(text):
 def is_about_integers(text):
     """Return whether Python says that a value isn't an integer."""
     return "object cannot be interpreted as an integer" in text
-
-
-def is_about_launch_sizes(error):
-    """Return whether an error says that the numbers of blocks or threads aren't integers."""
-    return bool(re.search(r"must be a sequence of integers|is made of integers", str(error)))
 
 
 def is_about_host_arrays(warning):
@@ -183,6 +159,11 @@ def compiler_line(text, file):
     """
     found = re.search(rf'{re.escape(file)}"?(?: \(|, line )(\d+)', text)
     return int(found[1]) if found else None
+
+
+def is_about_bad_ir(error):
+    """Return whether NVIDIA's compiler rejects IR; it says no more."""
+    return str(error).startswith("ERROR_INVALID_IR")
 
 
 def is_about_axes(text):

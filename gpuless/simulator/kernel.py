@@ -15,6 +15,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 
+from gpuless.causes import Cause
 from gpuless.limits import THREADS_LIMIT, LaunchError, check_launch
 from gpuless.simulator.arguments import argument_names, argument_types, device_arguments, memory_argument
 from gpuless.simulator.coroutines import Coroutine
@@ -64,7 +65,9 @@ def configuration_of(given):
 
 def unconfigured(name):
     """Return the error for a kernel that is called without grid and block."""
-    return LaunchError(f"kernel {name} needs a grid and a block: {name}[grid, block](...)")
+    error = LaunchError(f"kernel {name} needs a grid and a block: {name}[grid, block](...)")
+    error.cause = Cause("not configured")
+    return error
 
 
 class Launch:

@@ -15,6 +15,7 @@ from benchmarks.rungs import conv_constant, conv_naive, conv_tiled, matmul, max_
 from cnn_numba import cli, device
 from cnn_numba.data import batches, load
 from cnn_numba.nn.models import mnist_cnn
+from cnn_numba.train.graphs import GraphsUnavailable
 from cnn_numba.train.recipes import PLAIN
 from gpuless import nvidia
 from gpuless.inspector import InspectionError, inspect_kernels
@@ -424,7 +425,10 @@ def test_our_contender_times_the_second_epoch_and_requires_a_graph(monkeypatch, 
     def fit(model, data, optimizer, **options):
         calls.append((model, data, options))
         if failing:
-            options["log"]("No CUDA graphs here (why): each kernel is launched separately, which is slower")
+            try:
+                raise GraphsUnavailable("why")
+            except GraphsUnavailable as error:
+                options["log"](f"No CUDA graphs here ({error})")
         options["log"]("epoch 1/2: ...")
         return [{"seconds": 5.0, "test_accuracy": 0.5}, {"seconds": 2.0, "test_accuracy": 0.75}]
 

@@ -585,6 +585,7 @@ def test_votes_after_a_return_are_noted():
         r"the mask of ballot_sync in line \d+ and any_sync .* names lanes that have finished", note
     )
     assert "lanes 18 to 31 of warp 0 of block 1" in note
+    assert note.kind == "finished lanes"
 
 
 def test_the_arguments_hold_results_computed_from_garbage():
@@ -980,6 +981,7 @@ def test_outputs_that_are_left_out_on_purpose_are_noted(name, note):
     report = sanitize(case.kernel)[case.grid, case.block](*case.device_arguments())
     assert report.ok, str(report)
     assert re.match(note, report.notes[0]), report.notes
+    assert report.notes[0].kind == "partly written"
 
 
 @cuda.jit

@@ -239,6 +239,7 @@ def test_a_stopped_launch_is_noted_in_one_line():
         ),
         ("unsupported operand type(s) for +: 'float' and 'NoneType'", Cause("none")),
         ("'NoneType' object is not subscriptable", Cause("none")),
+        ("'IntegerArray' object has no attribute 'foo'", Cause("no attribute", "foo")),
         ("division by zero", None),
     ],
 )

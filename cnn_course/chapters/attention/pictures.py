@@ -101,7 +101,7 @@ def training_picture(record) -> plots.Picture:
     ax.axhline(np.log(96), linestyle=":", linewidth=1, color=plots.INK)
     ax.text(steps[-1], np.log(96) - 0.1, "guessing", ha="right", va="top", fontsize=8, color=plots.INK)
     ax.set(xlabel="step", ylabel="loss of a character", ylim=(0.8, 5))
-    ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK)
+    plots.legend(ax)
     return plots.picture(
         fig,
         f"A recorded training run: {len(history)} epochs on a CPU, 64 windows per step.",

@@ -11,10 +11,10 @@ import numpy as np
 from cnn_course.chapters.capstone.modelling import on_device, results_of
 from cnn_course.engine.checks import wording
 from cnn_course.engine.checks.evidence import Wrong, plain
-from cnn_course.engine.checks.launches import InOut, Output
+from cnn_course.engine.checks.launches import InOut, Output, short_launches
 from cnn_course.engine.checks.surroundings import is_ours
 from cnn_numba import device
-from gpuless import sanitize, set_limits
+from gpuless import sanitize
 
 #: Limits of a sanitized launch.
 _LIMITS = {"seconds": 10, "log_entries": 2_000_000}
@@ -55,7 +55,11 @@ def sanitized(launcher, drawn, refused=COPIES) -> Run:
             raise _Found
 
     given = on_device(drawn)
-    with _short(), copies_refused(refused) as allowed, _replaced(_dispatcher(), "call", call):
+    with (
+        short_launches(**_LIMITS),
+        copies_refused(refused) as allowed,
+        _replaced(_dispatcher(), "call", call),
+    ):
         try:
             _called(launcher, given, _Found)
         except _Found:
@@ -171,15 +175,6 @@ def _dispatcher():
     from numba.cuda import dispatcher
 
     return dispatcher.CUDADispatcher
-
-
-@contextmanager
-def _short():
-    before = set_limits(**_LIMITS)
-    try:
-        yield
-    finally:
-        set_limits(**before)
 
 
 @contextmanager

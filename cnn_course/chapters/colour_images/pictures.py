@@ -89,7 +89,7 @@ def overfitting_picture() -> plots.Picture:
         ax.set(xlabel="epoch", ylim=(0, 104))
         ax.set_title(f"{name} crops and flips", fontsize=10, color=plots.INK)
     axes[0].set_ylabel("accuracy, %")
-    axes[1].legend(frameon=False, fontsize=9, labelcolor=plots.INK, loc="lower right")
+    plots.legend(axes[1], loc="lower right")
     return plots.picture(
         fig,
         "Accuracy on the training images, as the network sees them, and on the test images; from the same "

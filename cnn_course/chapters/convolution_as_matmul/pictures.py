@@ -184,14 +184,14 @@ def ladder_picture(record) -> plots.Picture:
     record : dict
         Of the "ops" benchmark.
     """
-    from benchmarks.plots import plot_ladder
+    from benchmarks.plots import is_ours, plot_ladder
 
     shares = []
     for result in record["results"]:
         rates = {who: f["GFLOP/s"] for who, f in result["contenders"].items() if "GFLOP/s" in f}
         if result["operation"] != "matmul" or "PyTorch" not in rates:
             continue
-        ours = {who: rate for who, rate in rates.items() if not who.startswith("PyTorch")}
+        ours = {who: rate for who, rate in rates.items() if is_ours(who)}
         percentages = (f"{rung} {rate / rates['PyTorch']:.0%}" for rung, rate in ours.items())
         shares.append(f"{result['shape']}: {', '.join(percentages)}")
     caption = (

@@ -107,7 +107,8 @@ def _on_gpu(attempt, x):
 
 def _refuse_fractions(error):
     """Raise `Wrong` if an exception says that the sizes of a launch aren't integers."""
-    if foreign.is_about_launch_sizes(error):
+    cause = foreign.cause_of(error)
+    if cause and cause.kind == "launch sizes":
         raise Wrong(
             "fraction of a block",
             "The numbers of blocks and threads must be integers, but `/` gives a float even without a "

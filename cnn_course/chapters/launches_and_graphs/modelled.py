@@ -203,6 +203,7 @@ def roofs_picture(ladder, microseconds, most=4) -> plots.Picture:
         The number to draw: those with the most operations.
     """
     chosen = sorted(ladder.rungs, key=lambda rung: -rung.value("operations"))[:most]
+    speeds = {rung.name: rung.value("operations") / microseconds[rung.name] / 1e6 for rung in chosen}
     fig, ax = plots.figure(size=(7.2, 3.6))
     x = np.geomspace(0.5, 400, 200)
     # The name of each slant is on the side away from the other.
@@ -211,15 +212,18 @@ def roofs_picture(ladder, microseconds, most=4) -> plots.Picture:
         ax.loglog(x, np.minimum(A100_PEAK, x * bandwidth) / 1e12, line, color=plots.INK, linewidth=1.8)
         ax.text(*place, f"{name}: {bandwidth / 1e9:,.0f} GB/s", fontsize=9, ha=side)
     ax.text(25, 1.2 * A100_PEAK / 1e12, f"float32: {A100_PEAK / 1e12:g} TFLOP/s", fontsize=9)
-    summaries = []
+    summaries, heights, ceiling = [], {}, np.inf
+    for name in sorted(speeds, key=speeds.get, reverse=True):
+        heights[name] = min(speeds[name], ceiling)
+        ceiling = heights[name] / 1.17  # one line of text
     for rung, colour in zip(chosen, plots.COLOURS, strict=False):
         operations, name = rung.value("operations"), rung.name.removesuffix("_kernel")
         asked, least = (operations / rung.value(column) for column in ("bytes moved", "least bytes"))
-        speed = operations / microseconds[rung.name] / 1e6
+        speed = speeds[rung.name]
         ax.plot([asked, least], [speed, speed], color=colour, linewidth=1.5)
         ax.plot(asked, speed, "o", color=colour, markersize=8, markerfacecolor=plots.PAPER)
         ax.plot(least, speed, "o", color=colour, markersize=8)
-        ax.text(1.15 * least, speed, name, va="center", fontsize=9, color=plots.INK)
+        ax.text(1.15 * least, heights[rung.name], name, va="center", fontsize=9, color=plots.INK)
         summaries.append(f"{name}: {asked:.3g} to {least:.3g} operations per byte, {speed:.2g} TFLOP/s")
     ax.set(xlabel="operations per byte", ylabel="TFLOP/s", xlim=(0.5, 400), ylim=(1.5, 40))
     for axis, ticks in ((ax.xaxis, (1, 10, 100)), (ax.yaxis, (2, 5, 10, 20))):

@@ -16,11 +16,6 @@ _DASHES = "-", "--", "-.", ":"
 _WORKERS = 2 ** np.arange(1, 11)
 
 
-def legend(ax, **where):
-    """Draw a legend without a frame."""
-    ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK, **where)
-
-
 def parts_in(value: float, size: int) -> list[int]:
     """Return the workers whose parts are in a sum, where worker `r` began with 10 to the power of `r`.
 
@@ -109,7 +104,7 @@ def sendings_picture(journey: Journey) -> plots.Picture:
         ax.plot([], [], "s", color=_CHUNKS[chunk], label=f"chunk {chunk}")
     ax.set(xlim=(0, 1.02 * last), ylim=(size - 0.5, -0.5), xlabel="milliseconds")
     ax.set_yticks(range(size), [f"worker {rank}" for rank in range(size)])
-    legend(ax, loc="upper left", ncols=size, bbox_to_anchor=(0, 1.25), handlelength=1)
+    plots.legend(ax, loc="upper left", ncols=size, bbox_to_anchor=(0, 1.25), handlelength=1)
     return plots.picture(
         fig,
         "Four processes that send to each other: from the beginning of a send until the right neighbour has "
@@ -143,7 +138,7 @@ def methods_picture(sizes: Mapping[str, float], link: scaling.Link) -> plots.Pic
             ends.append(f"{name} {times[-1]:.3g}")
         _workers_axis(ax, title)
     axes[0].set_ylabel("milliseconds")
-    legend(axes[0], loc="upper left")
+    plots.legend(axes[0], loc="upper left")
     name = next(name for name, known in scaling.LINKS.items() if known == link)
     return plots.picture(
         fig,
@@ -164,7 +159,7 @@ def links_picture(sizes: Mapping[str, float]) -> plots.Picture:
             ends.append(f"{name} {times[0]:.3g} to {times[-1]:.3g}")
         _workers_axis(ax, title)
     axes[0].set_ylabel("milliseconds")
-    legend(axes[0], loc="lower right")
+    plots.legend(axes[0], loc="lower right")
     return plots.picture(
         fig,
         "Simulated: a ring over four links, by the formula and published figures.",
@@ -197,7 +192,7 @@ def batches_picture(recorded: Mapping) -> plots.Picture:
         ax.yaxis.set_minor_formatter(NullFormatter())
     axes[1].set_yticks([3_000, 10_000, 30_000], ["3,000", "10,000", "30,000"])
     axes[0].set_ylim(steps.min() / 3, steps.max() * 2)
-    legend(axes[0], loc="upper right")
+    plots.legend(axes[0], loc="upper right")
     ends = ", ".join(f"{steps[k]:.0f} steps of {sizes[k]}" for k in (0, len(sizes) // 2, -1))
     return plots.picture(
         fig,
@@ -240,7 +235,7 @@ def cluster_picture(record: Mapping, batches: Mapping) -> plots.Picture:
         _workers_axis(ax, title)
     axes[1].set_yscale("log", base=2)
     axes[1].set_yticks([8, 32, 128, 512, 2048], ["8", "32", "128", "512", "2048"])
-    legend(axes[0], loc="upper left")
+    plots.legend(axes[0], loc="upper left")
     return plots.picture(
         fig,
         "Simulated: mnist_cnn to the loss of section 4, on workers with one core each, from the measured "

@@ -252,8 +252,8 @@ class _Mail:
             message = self.connections[rank].recv()
         except (EOFError, OSError):
             raise RuntimeError(f"worker {rank} has died") from None
-        if isinstance(message, str) and message.startswith("Traceback"):
-            raise RuntimeError(f"worker {rank} failed: {message.strip().splitlines()[-1]}")
+        if isinstance(message, dict):
+            raise RuntimeError(f"worker {rank} failed: {message['failed']}")
         self.waiting[rank].append(message)
 
 

@@ -71,7 +71,7 @@ def main():
         except (EOFError, OSError):
             pass  # a neighbour has gone: it reports that to the parent itself
         except Exception:
-            parent.send(traceback.format_exc(limit=-1))
+            parent.send({"failed": traceback.format_exc(limit=-1).strip().splitlines()[-1]})
         parent.recv()  # until all are done, so that no neighbour leaves early
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from cnn_course.chapters.many_gpus.pictures import ARENA, legend
+from cnn_course.chapters.many_gpus.pictures import ARENA
 from cnn_course.engine import plots
 
 
@@ -17,21 +17,20 @@ def timeline_picture(timeline: Mapping) -> plots.Picture:
     timeline : dict
         As ``cnn-numba train --timeline`` writes it.
     """
-    recorded = ([e for e in timeline["events"] if e["step"] == step] for step in timeline["steps"])
+    recorded = ([e for e in _events(timeline) if e["step"] == step] for step in timeline["steps"])
     events = min(recorded, key=lambda step: _span(step, min(event["start"] for event in step)))
     begin = min(event["start"] for event in events)
     fig, ax = plots.figure(size=(7.2, 0.9 + 1.0 * timeline["workers"]))
     for event in events:
         start, length = 1e3 * (event["start"] - begin), 1e3 * (event["end"] - event["start"])
-        kind = event["what"].split()[0]
-        low, tall = event["worker"], 0.4
+        kind, low, tall = event["kind"], event["worker"], 0.4
         if kind == "reduce":
             tall = 0.4 / len(timeline["buckets"])
-            low += 0.42 + tall * int(event["what"].split()[1])
+            low += 0.42 + tall * int(event["of"])
         colour = _KINDS.get(kind, plots.FAINT)
         bar = Rectangle((start, low), length, tall, facecolor=colour, edgecolor=plots.PAPER, linewidth=0.8)
         ax.add_patch(bar)
-        label = f"bucket {event['what'].split()[1]}" if kind == "reduce" else event["what"].split()[-1]
+        label = f"bucket {event['of']}" if kind == "reduce" else event["of"] or kind
         if length > _LETTER_WIDTH * len(label) * _span(events, begin):
             middle = start + length / 2, low + tall / 2
             ink = "white" if kind in ("backward", "wait") else plots.INK
@@ -42,7 +41,9 @@ def timeline_picture(timeline: Mapping) -> plots.Picture:
     ax.set(xlim=(0, 1.01 * _span(events, begin)), ylim=(timeline["workers"] - 0.15, -0.15))
     ax.set_xlabel("milliseconds")
     ax.set_yticks(np.arange(timeline["workers"]) + 0.35, [f"worker {w}" for w in range(timeline["workers"])])
-    legend(ax, loc="lower left", ncols=6, bbox_to_anchor=(-0.02, 1.0), handlelength=0.8, columnspacing=1)
+    plots.legend(
+        ax, loc="lower left", ncols=6, bbox_to_anchor=(-0.02, 1.0), handlelength=0.8, columnspacing=1
+    )
     workers = range(timeline["workers"])
     buckets = "; ".join(
         f"bucket {k}: {' and '.join(bucket['layers'])}, {bucket['bytes']:,} bytes"
@@ -60,12 +61,12 @@ def timeline_picture(timeline: Mapping) -> plots.Picture:
 def _worker_summary(events, worker, begin):
     """Return a text with the times of a worker's buckets, and the end of its backward pass."""
     mine = [event for event in events if event["worker"] == worker]
-    back = max(event["end"] for event in mine if event["what"].startswith("backward"))
+    back = max(event["end"] for event in mine if event["kind"] == "backward")
     spans = [
-        f"bucket {event['what'].split()[1]} from {1e3 * (event['start'] - begin):.0f} to "
+        f"bucket {event['of']} from {1e3 * (event['start'] - begin):.0f} to "
         f"{1e3 * (event['end'] - begin):.0f}"
         for event in mine
-        if event["what"].startswith("reduce")
+        if event["kind"] == "reduce"
     ]
     return f"Worker {worker}: backward until {1e3 * (back - begin):.0f}, {', '.join(spans)}"
 
@@ -97,7 +98,7 @@ def durations(timeline: Mapping) -> dict[str, list[float]]:
     for events in _steps_of_workers(timeline):
         spans = {}
         for event in events:
-            kind = event["what"] if event["what"].startswith("reduce") else event["what"].split()[0]
+            kind = event["what"] if event["kind"] == "reduce" else event["kind"]
             start, end = spans.get(kind, (event["start"], event["end"]))
             spans[kind] = min(start, event["start"]), max(end, event["end"])
         for name, kind in _parts(timeline):
@@ -106,10 +107,19 @@ def durations(timeline: Mapping) -> dict[str, list[float]]:
     return found
 
 
+def _events(timeline):
+    """Return the events; of one called "backward conv1", `kind` is "backward" and `of` is "conv1"."""
+    parts = (event["what"].partition(" ") for event in timeline["events"])
+    return [
+        event | {"kind": kind, "of": of}
+        for event, (kind, _, of) in zip(timeline["events"], parts, strict=True)
+    ]
+
+
 def _steps_of_workers(timeline):
     """Return a list of events for each pair of step and worker."""
     return [
-        [event for event in timeline["events"] if (event["step"], event["worker"]) == (step, worker)]
+        [event for event in _events(timeline) if (event["step"], event["worker"]) == (step, worker)]
         for step in timeline["steps"]
         for worker in range(timeline["workers"])
     ]
@@ -126,7 +136,7 @@ def left_early(timeline: Mapping) -> int:
     count = 0
     for events in _steps_of_workers(timeline):
         sent = next(event["start"] for event in events if event["what"] == "reduce 0")
-        count += sent < max(event["end"] for event in events if event["what"].startswith("backward"))
+        count += sent < max(event["end"] for event in events if event["kind"] == "backward")
     return count
 
 
@@ -169,11 +179,14 @@ def measured_picture(record: Mapping) -> plots.Picture:
     """Draw the record of ``cnn-numba bench workers``: steps, and the all-reduce beside its estimate."""
     fig, axes = plots.figure(1, 2, size=(7.2, 2.3), width_ratios=(3, 2))
     panels = (
-        ("a step of 64 images", plots.BLUE, record["step_seconds"]),
-        ("an all-reduce of 0.9 MB", plots.ORANGE, {"measured": record["sum_seconds"][str(ARENA)]}),
+        ("a step of 64 images", plots.BLUE, record["step_seconds"], None),
+        (
+            *("an all-reduce of 0.9 MB", plots.ORANGE, {"measured": record["sum_seconds"][str(ARENA)]}),
+            1e3 * record["estimated_sum_seconds"],
+        ),
     )
     summaries = []
-    for ax, (title, colour, ways) in zip(axes, panels, strict=True):
+    for ax, (title, colour, ways, estimate) in zip(axes, panels, strict=True):
         for place, (name, seconds) in enumerate(ways.items()):
             times = 1e3 * np.array(seconds)
             summaries.append(_spread(ax, place, name, times, colour))
@@ -182,8 +195,7 @@ def measured_picture(record: Mapping) -> plots.Picture:
                 ax.plot(least, place, "D", color=plots.PAPER, markeredgecolor=plots.INK, markersize=6)
                 summaries[-1] += f", the fastest step {least:.1f}"
         names = list(ways)
-        if title.startswith("an all"):
-            estimate = 1e3 * record["estimated_sum_seconds"]
+        if estimate is not None:
             ax.plot(estimate, 1, "D", color=plots.PAPER, markeredgecolor=plots.INK, markersize=6)
             names.append("by the formula")
             summaries.append(f"by the formula {estimate:.1f}")

@@ -12,10 +12,6 @@ _DASHES = "-", "--", ":", "-."
 _COLOURS = {"float32": plots.BLUE, "tf32": plots.ORANGE, "bfloat16": plots.GREEN, "float16": plots.RED}
 
 
-def _legend(ax, **where):
-    ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK, **where)
-
-
 def limits(name) -> tuple[float, float, float]:
     """Return the smallest number above 0, the smallest normal one, and the largest of a format."""
     exponent, mantissa = FORMATS[name]
@@ -66,7 +62,7 @@ def spacing_picture() -> plots.Picture:
     ax.set(xscale="log", yscale="log", xlabel="a number", ylabel="distance to the next")
     ax.axvspan(sizes[0], limits("float16")[0], color=plots.RED, alpha=0.12, linewidth=0)
     ax.axvspan(limits("float16")[2], sizes[-1], color=plots.RED, alpha=0.12, linewidth=0)
-    _legend(ax, loc="lower right", bbox_to_anchor=(0.8, 0.0))
+    plots.legend(ax, loc="lower right", bbox_to_anchor=(0.8, 0.0))
     return plots.picture(
         fig,
         "The distance between neighbouring numbers. float16 has no numbers in the tinted ranges.",
@@ -90,7 +86,7 @@ def running_sum_picture(sums, exact) -> plots.Picture:
         ax.plot(np.arange(1, len(values) + 1), values, dash, label=name)
     ax.axhline(exact, color=plots.FAINT, linewidth=1)
     ax.set(xlabel="numbers added", ylabel="sum")
-    _legend(ax, loc="lower right", bbox_to_anchor=(1.0, 0.1))
+    plots.legend(ax, loc="lower right", bbox_to_anchor=(1.0, 0.1))
     ends = ", ".join(f"{name} at {float(values[-1]):.2f}" for name, values in sums.items())
     return plots.picture(
         fig, f"Adding up {len(values):,} numbers of 0.0001. The sum is {exact:g}.", f"Lines that end: {ends}."
@@ -123,7 +119,7 @@ def gradients_picture(gradients, scale) -> plots.Picture:
         ax.set_xticks([-40, -25, -10, 5])
     axes[0].set_ylabel("share")
     fig.supxlabel("power of two", fontsize=10, color=plots.INK)
-    _legend(axes[-1], loc="upper right", bbox_to_anchor=(1.0, 1.0), handlelength=1)
+    plots.legend(axes[-1], loc="upper right", bbox_to_anchor=(1.0, 1.0), handlelength=1)
     lost = "; ".join(f"{name} {underflow(values):.0%}" for name, values in gradients.items())
     return plots.picture(
         fig,
@@ -193,7 +189,7 @@ def scale_picture(scales) -> plots.Picture:
     ax.plot(steps[skipped], scales[skipped], "v", color=plots.RED, markersize=6, label="step skipped")
     ax.set_yscale("log", base=2)
     ax.set(xlabel="step", ylabel="loss scale")
-    _legend(ax, loc="upper right")
+    plots.legend(ax, loc="upper right")
     return plots.picture(
         fig,
         "A loss scale finds its size: halved where a gradient is infinite, doubled after twenty good steps.",

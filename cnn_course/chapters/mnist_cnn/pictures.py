@@ -210,7 +210,7 @@ def race_picture(runs) -> plots.Picture:
     for (_, dash), (name, losses) in zip(_LINES, runs.items(), strict=False):
         ax.plot(np.arange(1, len(losses) + 1), smoothed(losses, 10), dash, label=name)
     ax.set(xlabel="step", ylabel="training loss, mean of 10", ylim=(0, 4))
-    ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK)
+    plots.legend(ax)
     return plots.picture(
         fig,
         f"The same network, the same batches in the same order, {len(runs)} optimisers.",
@@ -235,7 +235,7 @@ def rates_picture(runs) -> plots.Picture:
         lost = rates[~np.isfinite(finals)]
         ax.plot(lost, np.full(len(lost), 3.8 - 0.3 * row), "x", color=line.get_color())
     _rate_axis(ax)
-    ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK, loc="upper center")
+    plots.legend(ax, loc="upper center")
     return plots.picture(
         fig,
         "The loss after a short training run, for each optimiser and learning rate. A cross: the loss became "

@@ -8,10 +8,6 @@ from cnn_course.engine import plots
 _DASHES = "-", "--", ":", "-."
 
 
-def _legend(ax, **where):
-    ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK, **where)
-
-
 def activation_picture() -> plots.Picture:
     """Draw ReLU, sigmoid and tanh, and beside them their slopes."""
     x = np.linspace(-6, 6, 241)
@@ -27,7 +23,7 @@ def activation_picture() -> plots.Picture:
         axes[1].plot(x, slopes, dash, label=name)
     axes[0].set(xlabel="input", ylabel="output", ylim=(-1.2, 2.2))
     axes[1].set(xlabel="input", ylabel="slope", ylim=(-0.05, 1.1))
-    _legend(axes[0], loc="upper left")
+    plots.legend(axes[0], loc="upper left")
     return plots.picture(
         fig,
         "Three activations, and their slopes. The backward pass multiplies gradients by the slope.",
@@ -50,7 +46,7 @@ def layer_gradients_picture(sizes) -> plots.Picture:
         ax.plot(np.arange(1, len(values) + 1), values, dash, marker=marker, markersize=5, label=name)
     ax.set(yscale="log", xlabel="dense layer, from the images to the loss", ylabel="mean size of a gradient")
     ax.set_xticks(np.arange(1, 1 + max(map(len, sizes.values()))))
-    _legend(ax, loc="lower right")
+    plots.legend(ax, loc="lower right")
     falls = "; ".join(f"with {name} {values[-1] / values[0]:.0f} times" for name, values in sizes.items())
     return plots.picture(
         fig,
@@ -70,7 +66,7 @@ def loss_slopes_picture() -> plots.Picture:
     ax.set(xlabel="score of the right answer, before the sigmoid", ylabel="pull upwards", ylim=(-0.05, 1.1))
     ax.text(-7.8, 0.12, "sure and wrong", fontsize=9, color=plots.INK)
     ax.text(7.8, 0.12, "sure and right", fontsize=9, color=plots.INK, ha="right")
-    _legend(ax, loc="upper right")
+    plots.legend(ax, loc="upper right")
     return plots.picture(
         fig,
         "How hard each loss pulls at a score that should be high.",
@@ -93,7 +89,7 @@ def curves_picture(runs, caption, ylabel="training loss, mean of 10", ylim=(0, 3
     for dash, (name, losses) in zip(_DASHES, runs.items(), strict=False):
         ax.plot(np.arange(1, len(losses) + 1), smoothed(losses, 10), dash, label=name)
     ax.set(xlabel="step", ylabel=ylabel, ylim=ylim)
-    _legend(ax, loc="upper right")
+    plots.legend(ax, loc="upper right")
     ways = "; ".join(
         f"{name} from {losses[0]:.2f} to {np.mean(losses[-10:]):.2f}" for name, losses in runs.items()
     )
@@ -117,7 +113,7 @@ def epochs_picture(accuracies) -> plots.Picture:
         ax.set(xlabel="epoch", xticks=epochs)
         ax.set_title(title, fontsize=10, color=plots.INK)
     axes[0].set_ylabel("test images read, %")
-    _legend(axes[1], loc="lower right")
+    plots.legend(axes[1], loc="lower right")
     ends = "; ".join(
         f"{title} {', '.join(f'{values[-1]:.2%}' for values in accuracies[who])}"
         for who, title in panels.items()

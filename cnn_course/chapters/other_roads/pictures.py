@@ -172,7 +172,7 @@ def model_picture(times, title) -> plots.Picture:
     ax.invert_yaxis()
     ax.set_xlabel("microseconds, in the model")
     ax.set_title(title, fontsize=10, color=plots.INK)
-    ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK)
+    plots.legend(ax)
     microseconds = "; ".join(f"{name}: {1e6 * a:.0f} and {1e6 * b:.0f}" for name, (a, b) in times.items())
     return plots.picture(
         fig,

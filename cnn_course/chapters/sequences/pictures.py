@@ -62,7 +62,7 @@ def reach_picture(sizes) -> plots.Picture:
     for mark, (name, values) in zip(_MARKS, sizes.items(), strict=False):
         ax.plot(np.arange(1, len(values) + 1), values / values[-1], marker=mark, markersize=4, label=name)
     ax.set(yscale="log", xlabel="row", ylabel="gradient, share of the last row's")
-    ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK, loc="lower right")
+    plots.legend(ax, loc="lower right")
     ends = "; ".join(f"{name} {values[0] / values[-1]:.0e}" for name, values in sizes.items())
     return plots.picture(
         fig,

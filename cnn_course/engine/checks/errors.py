@@ -46,15 +46,9 @@ def in_words(error: BaseException) -> str:
     'Arrays have no `mean` in a kernel: write a loop over their elements.'
     >>> in_words(ValueError("Kernel launch configuration was not specified. Use the syntax: ..."))
     'A kernel is called like a function: launch it with grid and block, `kernel[grid, block](...)`.'
-    >>> in_words(RuntimeError("kernel k needs a grid and a block: k[grid, block](...)"))
-    'A kernel is called like a function: launch it with grid and block, `kernel[grid, block](...)`.'
     """
-    if is_unconfigured(error):
-        return (
-            "A kernel is called like a function: launch it with grid and block, `kernel[grid, block](...)`."
-        )
     if type(error).__name__ not in _OF_THE_COMPILER:
-        return of_cause(error.cause if hasattr(error, "cause") else cause_of(error))
+        return of_cause(cause_of(error))
     cause = compiler_cause(str(error))
     says_all = cause is not None and cause.kind in ("not in cuda", "arguments", "whole array")
     return of_cause(cause) if says_all else f"This does not compile. {of_cause(cause)}".strip()
@@ -62,8 +56,8 @@ def in_words(error: BaseException) -> str:
 
 def is_unconfigured(error):
     """Return whether a kernel was called without a grid and a block."""
-    unconfigured = "Kernel launch configuration was not specified", "needs a grid and a block: "
-    return any(words in str(error) for words in unconfigured)  # numba-cuda's words, and the simulator's
+    cause = cause_of(error)
+    return cause is not None and cause.kind == "not configured"
 
 
 def is_about_arguments(error: BaseException) -> bool:
@@ -149,6 +143,9 @@ _TAKES = {
 }
 _WORDS = {
     "no attribute": _no_attribute,
+    "not configured": lambda cause: (
+        "A kernel is called like a function: launch it with grid and block, `kernel[grid, block](...)`."
+    ),
     "not in cuda": _not_in_cuda,
     "arguments": _other_arguments,
     "whole array": lambda cause: (

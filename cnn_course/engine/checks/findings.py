@@ -49,7 +49,8 @@ def _is_at_garbage(finding):
 def _explained(evidence, trial, finding):
     """Return a finding for the learner: its meaning, what was seen and where, and what to change."""
     attempt, trace = evidence.attempt, trial.report.trace
-    message, seen = wording.explained(attempt, finding, trace), wording.seen(finding)
+    message = wording.explained(attempt, finding, trace)
+    seen = wording.seen(wording.as_called(attempt, finding))
     if finding.kind == "never written":
         info = next(info for info in trace.arrays if info.name == finding.array)
         if pair := wording.two_at_one_element(trial, info):

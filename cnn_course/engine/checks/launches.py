@@ -178,9 +178,9 @@ _LIMITS = {"seconds": 5, "log_entries": 500_000}
 
 
 @contextlib.contextmanager
-def short_launches():
-    """Within the block, stop launches that take longer than a check's."""
-    before = set_limits(**_LIMITS)
+def short_launches(**limits):
+    """Within the block, stop launches at these limits, or at those of a check."""
+    before = set_limits(**limits or _LIMITS)
     try:
         yield
     finally:

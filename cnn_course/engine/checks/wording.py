@@ -1,6 +1,7 @@
 """The sentences of a verdict about a finding of the sanitizer."""
 
 import ast
+import dataclasses
 import inspect
 import re
 
@@ -12,6 +13,7 @@ from cnn_course.engine.checks.source import parsed
 from cnn_course.engine.checks.uninitialised import code_of
 from gpuless.access import READ, WRITE
 from gpuless.sanitizer import words
+from gpuless.sanitizer.findings import DIVERGENT
 
 # In the order of reporting: the first is most probably the cause of the others. They say what was seen. A
 # check says what is missing only if a repaired kernel proves it (`REPAIRED`).
@@ -128,7 +130,11 @@ def name_of(finding):
     """Return a verdict's name for a finding of the sanitizer."""
     if finding.kind != "out of bounds":
         return finding.kind
-    return "reads past the edge" if finding.operation == "read" else "writes past the edge"
+    return f"{_verb(finding)} past the edge"
+
+
+def _verb(finding):
+    return "reads" if finding.operation == "read" else "writes"
 
 
 def meaning(finding, kernel=""):
@@ -137,13 +143,15 @@ def meaning(finding, kernel=""):
     return (words or WORDS[name_of(finding)]).format(array=f"`{finding.array}`")
 
 
-def _of_a_function(finding, kernel, called=()):
+def _of_a_function(finding, kernel, attempt=None):
     """Return a finding's meaning if threads diverge in a function that the kernel calls; else ""."""
-    name, function = name_of(finding), finding.site.function if finding.site else ""
-    if not name.startswith("divergent") or function in ("", kernel):
+    function = finding.site.function if finding.site else ""
+    if finding.kind not in DIVERGENT or function in ("", kernel):
         return ""
+    function, _ = _callee(attempt, function)
+    called = code_of(attempt).co_names if attempt is not None else ()
     # `block_sum` calls `warp_sum` before its barrier, and threads diverge there.
-    is_of_block = name == "divergent barrier" or "block_sum" in called
+    is_of_block = finding.kind == "divergent barrier" or "block_sum" in called
     function = "block_sum" if is_of_block and function == "warp_sum" else function
     return (_CALLED_BY_SOME if is_of_block else _CALLED_BY_SOME_LANES).format(function=function)
 
@@ -154,14 +162,13 @@ def _of_a_function(finding, kernel, called=()):
 def explained(attempt, finding, trace):
     """Return a finding's meaning, with `{array}` for the name of the array."""
     name, code = name_of(finding), code_of(attempt)
-    if words := _of_a_function(finding, code.co_name, code.co_names):
+    if words := _of_a_function(finding, code.co_name, attempt):
         return words
     info = next((info for info in trace.arrays if info.name == finding.array), None)
     if finding.kind != "out of bounds" or info is None:
         return WORDS[name]
     if info.space != "global":
-        verb = name.partition(" ")[0]
-        return _TOO_SMALL.format(verb=verb, array="{array}", space=info.space, shape=info.shape)
+        return _TOO_SMALL.format(verb=_verb(finding), array="{array}", space=info.space, shape=info.shape)
     if name == "writes past the edge":
         return _of_a_write_past_the_edge(finding, info, trace)
     return _of_one_index(attempt, finding) or WORDS[name] + (_AXES if len(info.shape) > 1 else "")
@@ -309,6 +316,23 @@ def _position(number, shape):
 # --- Where -------------------------------------------------------------------------------------------------
 
 
+def _callee(attempt, function):
+    """Return the kernel's name of a function that it calls, and the function, None if unknown."""
+    code, scope = code_of(attempt), getattr(getattr(attempt, "py_func", attempt), "__globals__", {})
+    called = ((name, scope.get(name)) for name in (code.co_names if code else ()))
+    known = (each for each in called if getattr(code_of(each[1]), "co_name", "") == function)
+    return next(known, (function, None))
+
+
+def as_called(attempt, finding):
+    """Return a finding that names an instruction, not what its Python function calls."""
+    name, function = _callee(attempt, finding.site.function if finding.site else "")
+    is_instruction = getattr(getattr(function, "py_func", function), "stands_in", False)
+    if is_instruction and finding.kind == "divergent warp":
+        return dataclasses.replace(finding, detail=finding.detail._replace(operation=name))
+    return finding
+
+
 def own_line(attempt, site):
     """Return the line of a site, counted from the kernel's first; None if it is in another function."""
     code = code_of(attempt)
@@ -320,14 +344,15 @@ def line_of(attempt, site):
     line = own_line(attempt, site)
     if line is not None:
         return numbered_line(line, site.text)
-    name, lines = _called_in(code_of(attempt), site.function)
+    name, lines = _called_in(attempt, site.function)
     return f"In `{name}`{lines}: `{site.text}`"
 
 
-def _called_in(code, function):
+def _called_in(attempt, function):
     """Return the kernel's name of a function, and the lines in which it calls it, if it does."""
+    function, _ = _callee(attempt, function)
     try:
-        lines = inspect.getsourcelines(code)[0]
+        lines = inspect.getsourcelines(code_of(attempt))[0]
     except OSError:
         lines = []
     # `to_tf32` has the `__name__` `_to_tf32`.

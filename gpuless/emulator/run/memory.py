@@ -24,8 +24,6 @@ from gpuless.emulator.translate.layout import (
 )
 
 PAGE = mmap.PAGESIZE
-#: An array begins at a multiple of this, as from NVIDIA's allocator.
-ALIGN = 512
 # How many arrays are followed by a protected guard page; further arrays have none. Each takes an entry in the
 # operating system's list of mappings, which is limited to 65,530 by default.
 _GUARDED = 1 << 14

@@ -11,9 +11,9 @@ from gpuless.emulator.translate.typed import Integers, Typed, joined, operands_o
 from gpuless.emulator.translate.values import Shape, translates
 
 
-def set_float(t, instruction, compute, type_=None, count=2):
+def set_float(t, instruction, compute, count=2):
     """Set a floating point result of `compute`, with flushing, saturation and ReLU as the opcode says."""
-    type_ = type_ or instruction.opcode[-1]
+    type_ = instruction.opcode[-1]
 
     def make(s, *names):
         f = Typed(t, s, type_)

@@ -172,7 +172,7 @@ def _matching(t, bits):
         halves = (
             f"halves:\n  %shifted = lshr {vector} %data, splat (i64 32)\n"
             f"  %high = trunc {vector} %shifted to {found}\n  %low = trunc {vector} %data to {found}\n"
-            f"{_same_as_lane(found, 'high', '%first')}  %whole.low = icmp eq i32 %high.same, %mask\n"
+            f"{_same_as_first(found, 'high')}  %whole.low = icmp eq i32 %high.same, %mask\n"
             f"  br i1 %whole.low, label %narrow, label %each\nnarrow:\n"
             f"  %by.low = call {found} @{_matching(t, 32)}({found} %low, i32 %mask)\n  ret {found} %by.low\n"
         )
@@ -182,7 +182,7 @@ def _matching(t, bits):
         f"define internal {found} @{name}({vector} %data, i32 %mask) #1 {{\nentry:\n"
         f"  %given = alloca {vector}, align 64\n  %results = alloca {found}, align 64\n"
         f"  %first = call i32 @llvm.cttz.i32(i32 %mask, i1 true)\n"
-        f"{_same_as_lane(vector, 'data', '%first')}  %all = icmp eq i32 %data.same, %mask\n"
+        f"{_same_as_first(vector, 'data')}  %all = icmp eq i32 %data.same, %mask\n"
         f"  br i1 %all, label %alike, label %{otherwise}\nalike:\n"
         f"  %mask.one = insertelement {found} poison, i32 %mask, i64 0\n"
         f"  %everywhere = shufflevector {found} %mask.one, {found} poison, <{WARP} x i32> zeroinitializer\n"
@@ -201,11 +201,11 @@ def _matching(t, bits):
     return name
 
 
-def _same_as_lane(vector, name, lane):
-    """Return IR for a mask of the lanes that have the same number as one of them."""
+def _same_as_first(vector, name):
+    """Return IR for a mask of the lanes that have the same number as lane `%first`."""
     element = vector.split()[-1][:-1]
     return (
-        f"  %{name}.x = extractelement {vector} %{name}, i32 {lane}\n"
+        f"  %{name}.x = extractelement {vector} %{name}, i32 %first\n"
         f"  %{name}.one = insertelement {vector} poison, {element} %{name}.x, i64 0\n"
         f"  %{name}.every = shufflevector {vector} %{name}.one, {vector} poison,"
         f" <{WARP} x i32> zeroinitializer\n"

@@ -100,7 +100,7 @@ def road(name):
 def test_every_road_gives_the_same_numbers(name, task, wanted):
     """Three images, too: a number that no block divides."""
     found = yardstick.differences(yardstick.take(road(name), task), wanted)
-    assert yardstick.told(name, found) == f"{name}: all 9 arrays agree to 2e-06 of their largest number."
+    assert yardstick.verdict(name, found) == f"{name}: all 9 arrays agree to 2e-06 of their largest number."
 
 
 @pytest.mark.gpu
@@ -112,7 +112,7 @@ def test_ours_gives_them(task, wanted):
 def test_a_kernel_that_does_nothing_is_noticed(kernel, task, wanted):
     lazy = Plain()
     setattr(lazy, kernel, lambda *args, **kwargs: None)
-    assert "differ by more than" in yardstick.told(
+    assert "differ by more than" in yardstick.verdict(
         "Lazy", yardstick.differences(yardstick.take(lazy, task), wanted)
     )
 

@@ -4,11 +4,13 @@ import re
 
 import numpy as np
 import pytest
+from numba import cuda, float32
 from solutions import solution_of
 
 from cnn_course.chapters.tensor_cores import exercises as checks, pictures
 from cnn_course.engine import notebooks, plots
 from cnn_numba.data.files import CHECKOUT
+from cnn_numba.ops.shared.tensor_cores import multiply_tf32
 from gpuless.simulator import judge
 
 NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "17_tensor_cores.ipynb")
@@ -97,3 +99,21 @@ def test_errors_are_described_in_words(drawn):
     picture = pictures.errors_picture({"FFMA": 1e-6, "tf32": 3e-4})
     assert "FFMA 1.0e-06; tf32 3.0e-04" in picture.caption
     assert len(drawn[0].axes[0].patches) == 2
+
+
+@cuda.jit
+def multiplies_in_half_a_warp(a, b, out):
+    sums = float32(0), float32(0), float32(0), float32(0)
+    if cuda.threadIdx.x < 16:
+        sums = multiply_tf32((a[0, 0], a[0, 0], a[0, 0], a[0, 0]), (b[0, 0], b[0, 0]), sums)
+    out[0, 0] = sums[0]
+
+
+def test_an_instruction_that_some_lanes_bypass_has_its_name_in_the_kernel():
+    verdict = checks.warp_product_kernel(multiplies_in_half_a_warp)
+    assert verdict.mistake == "divergent warp"
+    assert verdict.message.startswith(
+        "Every lane of a warp has to reach `multiply_tf32`, and here some do not"
+    )
+    assert "Thread 0 of block 0 calls multiply_tf32 with mask 0xffffffff" in verdict.details[0]
+    assert verdict.details[1].startswith("In `multiply_tf32`, called in line 5 of your kernel: ")

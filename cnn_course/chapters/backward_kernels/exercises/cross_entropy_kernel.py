@@ -48,10 +48,18 @@ def _changed(change):
     return lambda logits, labels: change(logits, labels, *cross_entropy_forward_backward(logits, labels))
 
 
-def _log_of_the_probability(logits, labels, losses, gradient):
-    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
-    probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
-    return -np.log(probabilities[np.arange(len(labels)), labels]), gradient
+def _log_of_the_probability(kept=lambda probability: probability):
+    """Return a mistake's function: the logarithm of what is `kept` of a probability."""
+
+    def change(logits, labels, losses, gradient):
+        exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+        probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
+        return -np.log(kept(probabilities[np.arange(len(labels)), labels])), gradient
+
+    return _changed(change)
+
+
+_SMALL = 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12, 1e-15
 
 
 def _undivided(logits, labels, losses, _):
@@ -169,10 +177,25 @@ cross_entropy_kernel = KernelExercise(
         "logarithm of 0": (
             "Right, until the label's probability is so small that float32 rounds it to 0: its logarithm is "
             "infinite. Simplify the logarithm by hand first: `log(total) + largest - {logits}[row, label]`.",
-            _changed(_log_of_the_probability),
+            _log_of_the_probability(),
             (
                 "losses[row] = math.log(total) + largest - logits[row, labels[row]]",
                 "p = math.exp(logits[row, labels[row]] - largest) / total\nlosses[row] = -math.log(p)",
+            ),
+        ),
+        "small number in the logarithm": (
+            "Right, until the label's probability is below the small number in your logarithm: then the loss "
+            "stops growing. Simplify the logarithm by hand, and it needs none: `log(total) + largest - "
+            "{logits}[row, label]`.",
+            *(_log_of_the_probability(lambda p, small=small: p + small) for small in _SMALL),
+            *(_log_of_the_probability(lambda p, small=small: np.maximum(p, small)) for small in _SMALL),
+            *(
+                (
+                    "losses[row] = math.log(total) + largest - logits[row, labels[row]]",
+                    "p = math.exp(logits[row, labels[row]] - largest) / total\n"
+                    f"losses[row] = -math.log({kept})",
+                )
+                for kept in ("p + float32(1e-8)", "max(p, float32(1e-12))")
             ),
         ),
         "first block only": (

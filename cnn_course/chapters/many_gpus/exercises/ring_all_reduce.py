@@ -177,7 +177,7 @@ def _same_bits(attempt):
         )
 
 
-def _ledger(attempt, size=3, length=6):
+def _ledger(attempt):
     """Return which workers' numbers the first wrong entry contains; empty if that is unclear.
 
     Raises
@@ -186,6 +186,7 @@ def _ledger(attempt, size=3, length=6):
         If an entry has numbers of another chunk.
     """
     # Each chunk of each worker has its own decimal digit, which counts its occurrences in a sum.
+    size, length = 3, 6
     chunk_of = [place * size // length for place in range(length)]
     arrays = [np.array([10.0 ** (rank * size + chunk) for chunk in chunk_of]) for rank in range(size)]
     details = ()
@@ -236,11 +237,11 @@ def _with_rank(line):
     return line
 
 
-def _most_sends(attempt, size=3, length=6):
+def _most_sends(attempt):
     """Return the most sends of a worker; 0 if there are no workers."""
     if isinstance(attempt, StandIn):
         return 0
-    sent = Counter(note.worker for note in _together(attempt, _start(size, length)).sent)
+    sent = Counter(note.worker for note in _together(attempt, _start(3, 6)).sent)
     return max(sent.values(), default=0)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cnn_course.chapters.other_roads.roads import missing
-from cnn_course.chapters.other_roads.roads.complaints import fault_of, first_error, line_of
+from cnn_course.chapters.other_roads.roads.complaints import expects_more, fault_of, first_error, line_of
 from cnn_course.chapters.other_roads.roads.cuda_cpp import CudaCpp
 from cnn_course.engine.checks.evidence import plain
 from cnn_course.engine.checks.exercise import Exercise, Verdict, Wrong
@@ -77,7 +77,7 @@ def does_not_compile(compiler, error):
     """Return a finding with a compiler's first error message and its line."""
     complaint, line = first_error(error).rstrip("."), line_of(error)
     details = [f"It stopped at this line: `{line}`"] if line else []
-    if complaint.startswith("expected a"):
+    if expects_more(complaint):
         details.append("Often the cause is at the end of the line before: is something missing there?")
     return Wrong("does not compile", f"{compiler} reports: {complaint}.", *details)
 

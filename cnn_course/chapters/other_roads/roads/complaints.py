@@ -16,6 +16,11 @@ def first_error(error: Exception) -> str:
     return found[1] if found else str(error)
 
 
+def last_line(error: Exception) -> str:
+    """Return the last line of a compiler's message, without the location."""
+    return [line for line in str(error).splitlines() if not line.endswith(" location")][-1]
+
+
 def line_of(error: Exception) -> str:
     r"""Return the line of the program that a compiler shows below its first error; "" if there is none.
 
@@ -26,6 +31,11 @@ def line_of(error: Exception) -> str:
     """
     found = re.search(r"error:[^\n]*\n([^\n]+)\n *\^", str(error))
     return found[1].strip() if found else ""
+
+
+def expects_more(complaint: str) -> bool:
+    """Return whether a compiler's error message says that something is missing."""
+    return complaint.startswith("expected a")
 
 
 def fault_of(error: Exception) -> str:

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from cnn_course.chapters.other_roads.roads.complaints import last_line
 from cnn_course.chapters.other_roads.roads.machine_code import instructions_in
 
 #: What compiles for a GPU: cuTile, its assembler and two compilers that it calls, of one version.
@@ -230,12 +231,7 @@ def report(kernel) -> str:
         try:
             found = compiled(kernel, (64, 64, 32, tf32), cc) if here else recorded
         except RuntimeError as error:  # such as an assembler that does not know this GPU
-            found = {_complaint(error): "refused:"}
+            found = {last_line(error): "refused:"}
         counted = " ".join(f"{number} {name}" for name, number in found.items())
         lines.append(f"{cc / 10} {'tf32' if tf32 else 'float32'}: {counted}")
     return "\n".join(lines)
-
-
-def _complaint(error):
-    """Return the last line of a compiler's message, without the location."""
-    return [line for line in str(error).splitlines() if not line.endswith(" location")][-1]

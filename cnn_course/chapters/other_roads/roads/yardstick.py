@@ -240,7 +240,7 @@ def differences(results: dict, wanted: dict) -> dict:
     return {name: difference(results[name], wanted[name]) for name in wanted}
 
 
-def told(language: str, found: dict) -> str:
+def verdict(language: str, found: dict) -> str:
     """Return a sentence about `differences` that is the same on every machine, if all is right."""
     apart = [name for name, value in found.items() if not value <= BOUND]
     if apart:

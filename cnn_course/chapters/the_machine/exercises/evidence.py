@@ -115,7 +115,7 @@ def _is_fast(attempt):
             if name:
                 raise Wrong(name, f"The launch covers the image. {why}")
             continue
-        time, limiter = _modelled(grid, block, height, width)
+        time, bottleneck = _modelled(grid, block, height, width)
         best = _modelled(*_best(height, width), height, width)[0]
         if time > CLEAR * best:
             raise Wrong(
@@ -123,17 +123,17 @@ def _is_fast(attempt):
                 f"The launch covers the image, but on a T4 it takes {time:.0f} us (modelled), and another "
                 f"block takes {best:.0f} us. {why}".rstrip(),
                 f"Seen with {height} x {width} pixels: grid {grid}, block {block}.",
-                f"Limited by {limiter.partition(',')[0]}.",
+                f"Limited by {bottleneck}.",
             )
 
 
 @cache
 def _modelled(grid, block, height, width):
-    """Return the modelled microseconds of a launch on a T4, and its limiter."""
+    """Return the modelled microseconds of a launch on a T4, and its bottleneck."""
     image = cuda.to_device(np.ones((height + WINDOW - 1, width + WINDOW - 1), np.float32))
     out = cuda.device_array((height, width), np.float32)
     report = gpuless.profile(window_kernel[grid, block], "T4")(image, WINDOW, out)
-    return report.microseconds, report.limiter
+    return report.microseconds, report.bottleneck
 
 
 def _best(height, width):

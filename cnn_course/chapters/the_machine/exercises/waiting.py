@@ -172,7 +172,7 @@ def _sums(x, out, first=0, last=32, stride=1, scale=1.0):
 def _keeps_its_lanes(attempt):
     """Demand that no lane returns before the last barrier of its warp."""
     case = launch(1, THREADS, normal(np.random.default_rng(0), THREADS), inout(np.zeros(2, np.float32)))
-    if any("names lanes that have finished" in note for note in examine(attempt, case).report.notes):
+    if any(note.kind == "finished lanes" for note in examine(attempt, case).report.notes):
         raise Wrong(
             "lanes that return",
             "The numbers are right. But some threads `return` before `cuda.syncwarp()`, so nothing orders "
