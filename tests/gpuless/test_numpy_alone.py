@@ -14,7 +14,10 @@ ABSENT = (
     "numba llvmlite numba_cuda numba_cuda_mlir cuda greenlet platformdirs scipy matplotlib ipywidgets torch"
 )
 #: Seconds, not minutes.
-QUICK = ("test_lines.py", "test_simulate.py", "test_simulator_constructs.py", "test_words.py")
+QUICK = (
+    *("access/test_lines.py", "sanitizer/test_words.py", "simulator/test_constructs.py"),
+    "test_simulate.py",
+)
 MUST_PASS = {"quick": 370, "all": 1400}
 #: Why a test is skipped: it compares with a compiler or with Numba, or draws.
 MAY_LACK = {

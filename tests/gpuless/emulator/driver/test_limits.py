@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from test_emulator_driver import pytestmark, run  # noqa: F401
+from driver_programs import pytestmark, run  # noqa: F401
 
 from gpuless.emulator import ptx
 from gpuless.emulator.analysis import assembler

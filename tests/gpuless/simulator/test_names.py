@@ -116,7 +116,7 @@ DIFFERENT = {
 
 def host_program(wanted):
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(Path(__file__).with_name("host_program.py"))],
+        [sys.executable, "-W", "ignore", str(Path(__file__).parents[1] / "programs" / "host_program.py")],
         env={**os.environ, "PYTHONPATH": PATH, "GPULESS": wanted},
         capture_output=True,
         text=True,

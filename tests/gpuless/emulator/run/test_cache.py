@@ -126,7 +126,7 @@ def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
 
 def test_a_full_disk_stops_no_kernel(folder):
     lines = (
-        "import resource, test_emulator_cache as t",
+        "import resource, test_cache as t",
         "t.check()",
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))",  # no file may be longer
         "t.check(t.TEXT.replace('add.s32 %r3', 'mov.u32 %r3, 1; add.s32 %r3'))",
@@ -249,7 +249,7 @@ def test_using_a_file_makes_it_recent(folder):
 
 def test_processes_share_a_folder(folder):
     lines = (
-        "import test_emulator_cache as t",
+        "import test_cache as t",
         "for n in range(8): t.check(t.TEXT.replace('add.s32 %r3', f'mov.u32 %r3, {n}; add.s32 %r3'))",
     )
     env = os.environ | {"PYTHONPATH": PATH + os.pathsep + str(Path(__file__).parent)}

@@ -42,6 +42,6 @@ def test_an_unknown_parameter_name_is_an_error():
 @pytest.mark.parametrize("processes", ["0", "1"])
 def test_make_test_leaves_out_repetitions_and_counts_them(processes):
     chosen = "-k", "train_alike", "-m", "not exhaustive", "tests/ops/test_jit.py"
-    run = run_pytest("-q", "-n", processes, *chosen, cwd=Path(__file__).parents[1])
+    run = run_pytest("-q", "-n", processes, *chosen, cwd=Path(__file__).parents[2])
     assert run.returncode == 5, run.stdout + run.stderr  # nothing is left
     assert "\n1 exhaustive tests, which repeat other proofs, are left to `make test-all`." in run.stdout

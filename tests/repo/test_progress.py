@@ -31,6 +31,6 @@ def test_a_long_test_is_named_while_it_runs(tmp_path, options):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_sleep.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    run = run_pytest("-q", *options, cwd=tmp_path, PYTHONPATH=str(Path(__file__).parent))
+    run = run_pytest("-q", *options, cwd=tmp_path, PYTHONPATH=str(Path(__file__).parents[1]))
     assert run.returncode == 0, run.stdout + run.stderr
     assert "\nrunning for 0 min: test_sleep.py::test_slow\n" in run.stdout

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from driver_programs import run as run_program
 from fresh_python import python, python_on_the_emulated_gpu
 from ptx_programs import HEAD, DeviceArray, apply, run, workers
-from test_emulator_driver import run as run_program
 
 from gpuless.emulator import ptx
 from gpuless.emulator.ptx import PtxError
@@ -516,7 +516,8 @@ LINES = {
 }
 
 
-INLINED = Path(__file__).with_name("inlined_functions.py")
+HELPERS = Path(__file__).parents[2]
+INLINED = HELPERS / "inlined_functions.py"
 # The file of a fault, and its lines, if it is not in `faulty_kernels`.
 FILES = {
     "cell": ("<ipython-input-7-abc>", ["", "", "    x[cuda.grid(1) + 500_000] = 1  # a cell"]),
@@ -527,7 +528,7 @@ FILES = {
 @pytest.fixture(scope="module")
 def messages():
     """Return the messages that Numba's users see for the kernels in `faulty_kernels`."""
-    path = Path(__file__).with_name("faulty_kernels.py")
+    path = HELPERS / "faulty_kernels.py"
     return json.loads(
         python_on_the_emulated_gpu(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
     )

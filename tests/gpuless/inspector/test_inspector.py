@@ -805,7 +805,7 @@ def test_a_kernel_is_found_by_name():
         find_kernel(f"{module}:find_kernel")
 
 
-SCRIPT = Path(__file__).with_name("programs").joinpath("two_kernels.py").read_text()
+SCRIPT = (Path(__file__).parents[1] / "programs" / "two_kernels.py").read_text()
 
 
 @pytest.fixture

@@ -685,7 +685,7 @@ def test_unchanged_programs_run_and_its_own_cache_keeps_kernels(tmp_path):
 @pytest.mark.exhaustive("test_examples, whose suite it is one file of")
 def test_an_unchanged_suite_runs():
     pytest.importorskip("numba_cuda_mlir")
-    folder = Path(__file__).parents[2] / "examples"
+    folder = Path(__file__).parents[3] / "examples"
     if not folder.exists():
         pytest.skip("a copy of the package without the examples")
     done = run_pytest("-p", "gpuless", "-n", "0", str(folder / "test_histogram_mlir.py"), cwd=folder)

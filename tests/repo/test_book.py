@@ -9,7 +9,7 @@ import pytest
 
 from cnn_course.engine.outline import NOTEBOOKS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def module(name):

@@ -15,7 +15,7 @@ from cnn_numba.data import load
 from cnn_numba.extras import REPOSITORY
 
 pytest.importorskip("hatchling", reason="`make install` brings what the packages are built with")
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROJECTS = {"gpuless": ROOT / "gpuless", "cnn_numba": ROOT}
 NAMES = {path.name for path in (ROOT / "gpuless").glob("*.py")}
 DATA = {"cnn_numba/beyond/text/course.txt": ROOT / "data" / "text" / "course.txt"}

@@ -11,7 +11,7 @@ from fresh_python import python
 
 from cnn_numba import device, extras
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 MLIR = {"CNN_NUMBA_COMPILER": "mlir"}
 
 needs_mlir = pytest.mark.skipif(

@@ -1,7 +1,7 @@
 """Graphs built node by node, with the driver's functions and with `cuda.core`."""
 
 import pytest
-from test_emulator_driver import pytestmark, run  # noqa: F401 (the mark holds here too)
+from driver_programs import pytestmark, run  # noqa: F401 (the mark holds here too)
 
 
 def test_nodes_run_in_order_and_only_when_launched():

@@ -1,20 +1,17 @@
-"""Programs that use the Tensor Cores: CUDA C++ through `cuda.core`, and PTX within a Numba kernel."""
+"""Products of matrices on the Tensor Cores: kernels in CUDA C++, compiled and launched by `cuda.core`."""
 
 from pathlib import Path
 
-import pytest
-from test_emulator_driver import pytestmark, run  # noqa: F401
-
-SOURCE = Path(__file__).with_name("tensor_cores.cu")
-CUDA_CORE = """
-from pathlib import Path
+import numpy as np
 from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
+from emulated import cuda
+
+SOURCE = Path(__file__).with_name("tensor_cores.cu").read_text()
 device = Device()
 device.set_current()
 stream = device.create_stream()
 codes = [
-    Program(Path(SOURCE).read_text(), "c++", ProgramOptions(arch=f"sm_{cc}", std="c++17")).compile("ptx")
-    for cc in (80, 90)
+    Program(SOURCE, "c++", ProgramOptions(arch=f"sm_{cc}", std="c++17")).compile("ptx") for cc in (80, 90)
 ]
 rng = np.random.default_rng(0)
 m, n, depth = 128, 192, 160
@@ -29,12 +26,3 @@ for code in codes:
         launch(stream, config, code.get_kernel(name), *pointers, np.int32(n), np.int32(depth))
         stream.sync()
         print(name, np.abs(out.copy_to_host() - exact).max() < 2**-22 * depth * 4)
-"""
-
-
-@pytest.mark.slow
-def test_products_in_cuda_c_and_in_numba():
-    """The allowed error is that of sums in float32."""
-    numba = Path(__file__).with_name("tensor_cores_in_numba.py").read_text()
-    found = run(f"SOURCE = {str(SOURCE)!r}\n{CUDA_CORE}\n{numba}")
-    assert found == ["double_buffered True", "specialised True"] * 2 + ["True"]

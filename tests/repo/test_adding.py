@@ -12,7 +12,7 @@ from cnn_numba.cli.train import _dataset_for
 from cnn_numba.data import sources
 from cnn_numba.nn import models
 
-PAGE = Path(__file__).parents[1] / "docs" / "adding-a-model.md"
+PAGE = Path(__file__).parents[2] / "docs" / "adding-a-model.md"
 
 
 def test_the_page_is_followed(tmp_path, monkeypatch, capsys):

@@ -28,7 +28,7 @@ def test_files_that_compile_for_others_and_slow_files_come_first(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow")
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
-    run = run_pytest("-v", "-n", "1", cwd=tmp_path, PYTHONPATH=str(Path(__file__).parent))
+    run = run_pytest("-v", "-n", "1", cwd=tmp_path, PYTHONPATH=str(Path(__file__).parents[1]))
     assert run.returncode == 0, run.stdout + run.stderr
     assert [line.split()[-1] for line in run.stdout.splitlines() if "PASSED" in line] == [
         "test_bench.py::test_a",
@@ -48,7 +48,7 @@ def test_a_test_that_crashes_its_process_is_not_run_again(tmp_path):
     ends = "import os\ndef test_a(): pass\ndef test_b(): os._exit(1)\ndef test_c(): pass"
     for name, text in {"test_ends.py": ends, "test_more.py": "def test_a(): pass"}.items():
         (tmp_path / name).write_text(text)
-    run = run_pytest("-n", "2", cwd=tmp_path, PYTHONPATH=str(Path(__file__).parent))
+    run = run_pytest("-n", "2", cwd=tmp_path, PYTHONPATH=str(Path(__file__).parents[1]))
     assert run.returncode == 1, run.stdout + run.stderr
     assert "FAILED test_ends.py::test_b" in run.stdout
     assert "1 failed, 3 passed" in run.stdout

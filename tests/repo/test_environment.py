@@ -21,7 +21,7 @@ from packaging.version import Version
 
 from gpuless import nvidia
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROJECT, GPULESS = (
     tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"] for folder in (".", "gpuless")
 )

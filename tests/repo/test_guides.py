@@ -8,7 +8,7 @@ import pytest
 
 from cnn_course.engine import notebooks
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def followed(page, monkeypatch, capsys):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FACES = (
     *("cnn_numba", "cnn_numba.data", "cnn_numba.data.digits", "cnn_numba.device", "cnn_numba.extras"),
     *("cnn_numba.nn.gradcheck", "cnn_numba.nn.layer", "cnn_numba.nn.layers", "cnn_numba.nn.models"),
