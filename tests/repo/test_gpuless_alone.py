@@ -22,7 +22,7 @@ def test_the_copy_is_tested():
         import cnn_numba
 """
 # All is collected; these are run.
-FAST = "test_here or gpuless/access or gpuless/simulator"
+FAST = "test_here or gpuless.access or gpuless.simulator"
 
 
 @pytest.mark.exhaustive(
