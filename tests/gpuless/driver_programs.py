@@ -8,13 +8,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from fresh_python import PROGRAMS
 from warm_python import warm
 
 pytestmark = pytest.mark.skipif(
     find_spec("numba_cuda") is None or sys.platform == "darwin", reason="needs numba-cuda and its compiler"
 )
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = Path(__file__).with_name("programs")
 HEAD = """
 import ctypes
 import gpuless

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fresh_python import python, run_pytest
+from fresh_python import program_text, python, run_pytest
 
 import gpuless
 
@@ -653,28 +653,12 @@ def test_numba_cuda_mlir_alone():
     assert python(*lines).split("\n")[:2] == ["64.0", "False True"]
 
 
-_KEPT = """
-import sys
-import numpy as np
-from numba_cuda_mlir import cuda
-@cuda.jit(cache=True)
-def kept_kernel(x, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = 2 * x[i]
-x, out = cuda.to_device(np.ones(32, np.float32)), cuda.device_array(32, np.float32)
-kept_kernel[1, 32](x, out)
-print(out.copy_to_host().sum(), sum(kept_kernel.stats.cache_hits.values()))
-try:
-    kept_kernel[256, 128](x, cuda.device_array(1 << 15, np.float32))
-except Exception as error:
-    print("(x)" in str(error), "out[i] = 2 * x[i]" in str(error))
-"""
+_KEPT = program_text("kept_by_numba_cuda_mlir.py")
 
 
 def test_unchanged_programs_run_and_its_own_cache_keeps_kernels(tmp_path):
     pytest.importorskip("numba_cuda_mlir")
-    (tmp_path / "program.py").write_text(_QUICKLY + _KEPT)
+    (tmp_path / "program.py").write_text(_KEPT)
     starts = "import subprocess, sys; subprocess.run([sys.executable, 'program.py'], check=True)"
     for hits, command in enumerate((["program.py"], ["-c", starts])):
         command = [sys.executable, "-m", "gpuless", *command]

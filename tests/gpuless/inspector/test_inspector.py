@@ -9,7 +9,6 @@ import re
 import sys
 import threading
 import types as python_types
-from pathlib import Path
 from typing import NamedTuple
 
 # First: this decides what numba.cuda is.
@@ -18,6 +17,7 @@ import gpuless
 # isort: split
 import numpy as np
 import pytest
+from fresh_python import program_text
 from llvmlite import ir
 from numba import cuda, float32, int32, types, uint32
 from numba.cuda.extending import intrinsic
@@ -708,22 +708,7 @@ def test_html_is_escaped_and_complete(reports):
 # --- where kernels come from -------------------------------------------------------------------------------
 
 
-NOTEBOOK = """
-import math
-from numba import cuda, float32, uint32
-
-SCALE = float32(3)
-
-@cuda.jit(device=True)
-def scaled(value):
-    return value * SCALE
-
-@cuda.jit(fastmath=True)
-def notebook_kernel(x, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = scaled(math.sin(x[i])) + 0.1
-"""
+NOTEBOOK = program_text("cell_with_a_kernel.py")
 
 
 def notebook(source, name="__main__"):
@@ -805,7 +790,7 @@ def test_a_kernel_is_found_by_name():
         find_kernel(f"{module}:find_kernel")
 
 
-SCRIPT = (Path(__file__).parents[1] / "programs" / "two_kernels.py").read_text()
+SCRIPT = program_text("two_kernels.py")
 
 
 @pytest.fixture

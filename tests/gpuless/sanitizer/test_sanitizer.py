@@ -13,7 +13,7 @@ import numpy as np
 import planted_bugs
 import pytest
 import simulator_kernels
-from fresh_python import python
+from fresh_python import program_text, python
 from numba import cuda, float32, uint32
 from planted_bugs import BUGS
 from simulator_kernels import CASES
@@ -1402,27 +1402,9 @@ def test_constants_are_arrays_too():
 @pytest.mark.parametrize("every", [5, 1])
 def test_kernels_for_a_real_gpu_are_sanitized_as_python_functions(every):
     printed = python(
-        "import gpuless, numpy as np",
-        "gpuless.select()",
-        "from numba import cuda",
-        "import planted_bugs, simulator_kernels as kernels",
-        "from gpuless import sanitize, record",
-        "found = {}",
-        f"for bug in planted_bugs.BUGS[::{every}]:",
-        "    arguments = [",
-        "        np.full(v.shape, np.nan if np.dtype(v.dtype).kind == 'f' else -1, v.dtype)",
-        "        if isinstance(v, planted_bugs.New) else v for v in bug.arguments()]",
-        "    report = sanitize(bug.kernel)[bug.grid, bug.block, 0, bug.dynamic](*arguments)",
-        "    if not bug.kinds & report.kinds: print(bug.name)",
-        f"for case in kernels.CASES[::{every}]:",
-        "    given = case.arguments(np.random.default_rng(0))",
-        "    report = sanitize(case.kernel)[case.grid, case.block, 0, case.dynamic](*given)",
-        "    if not report.ok: print(report)",
-        "    expected = case.expected(*case.arguments(np.random.default_rng(0)))",
-        "    for position, value in expected.items():",
-        "        np.testing.assert_allclose(given[position], value, rtol=2e-5, atol=1e-5)",
-        "print(type(kernels.scale).__name__)",
+        program_text("kernels_for_a_real_gpu_are_sanitized.py"),
         GPULESS="hardware",
+        EVERY=str(every),
     )
     # Only facts from `device_array` are missing there.
     assert printed.splitlines() == ["bins_not_zeroed", "CUDADispatcher"]

@@ -15,7 +15,7 @@ import gpuless
 import numba
 import numpy as np
 import pytest
-from fresh_python import python
+from fresh_python import program_text, python
 from numba import (
     cuda,
     float32,
@@ -354,21 +354,7 @@ def test_atomics_of_integers_keep_every_bit():
 )
 def test_numba_types_operators_for_a_cpu_as_for_a_gpu():
     printed = python(
-        "import operator",
-        "from numba import types as t",
-        "from numba.core.registry import cpu_target",
-        "from numba.cuda.descriptor import cuda_target",
-        "names = 'add sub mul floordiv mod truediv and_ or_ xor lshift rshift lt eq'.split()",
-        "numbers = [t.int8, t.uint8, t.int32, t.uint32, t.int64, t.uint64, t.float32, t.float64]",
-        "def table(context):",
-        "    context.refresh()",
-        "    def result(operation, *pair):",
-        "        try: return str(context.resolve_function_type(operation, pair, {}).return_type)",
-        "        except Exception: return 'none'",
-        "    operations = [getattr(operator, name) for name in names] + [max, min]",
-        "    return [result(f, a, b) for f in operations for a in numbers for b in numbers]",
-        "cpu, gpu = table(cpu_target.typing_context), table(cuda_target.typing_context)",
-        "print(cpu == gpu, len(set(cpu)))",
+        program_text("types_of_operators.py"),
         NUMBA_ENABLE_CUDASIM="0",
     )
     assert printed.split() == ["True", "11"]

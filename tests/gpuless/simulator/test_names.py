@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fresh_python import PATH, python
+from fresh_python import PATH, PROGRAMS, program_text, python
 from numba import cuda
 
 from gpuless import simulator
@@ -116,7 +116,7 @@ DIFFERENT = {
 
 def host_program(wanted):
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(Path(__file__).parents[1] / "programs" / "host_program.py")],
+        [sys.executable, "-W", "ignore", str(PROGRAMS / "host_program.py")],
         env={**os.environ, "PYTHONPATH": PATH, "GPULESS": wanted},
         capture_output=True,
         text=True,
@@ -272,18 +272,7 @@ def test_linked_code_raises_when_it_would_run():
 @pytest.mark.parametrize("variable", [{"GPULESS": "simulator"}, {"GPULESS": "", "NUMBA_ENABLE_CUDASIM": "1"}])
 def test_with_a_compiler_errors_advise_to_leave_the_simulator(variable):
     found = python(
-        "import gpuless",
-        "gpuless.select()",
-        "import numba",
-        "from numba import cuda",
-        "def attempt(line):",
-        "    try: exec(line)",
-        "    except Exception as error: print(type(error).__name__, error, sep=': ')",
-        'attempt(\'numba.vectorize(["f4(f4)"], target="cuda")(abs)\')',
-        'attempt(\'numba.guvectorize(["void(f4[:], f4[:])"], "(n)->(n)", target="cuda")(abs)\')',
-        "attempt('from numba.cuda import libdevice')",
-        "attempt('cuda.vectorize([])')",
-        "attempt('cuda.jit(attempt).inspect_asm')",
+        program_text("what_needs_a_compiler.py"),
         **variable,
     ).splitlines()
     name = next(name for name, value in variable.items() if value)

@@ -17,7 +17,7 @@ import gpuless
 import numpy as np
 import pytest
 import simulator_kernels
-from fresh_python import python
+from fresh_python import program_text, python
 from numba import cuda, float32, float64, int32, uint8, uint32
 from numba.core.errors import NumbaPerformanceWarning
 from numba.cuda import threadIdx
@@ -132,20 +132,7 @@ def test_installing_leaves_a_real_numba_cuda_alone():
 @pytest.mark.needs("numba")
 def test_numbas_simulator_imported_first_is_replaced_for_later_kernels():
     printed = python(
-        "from numba import cuda",
-        "before = cuda.jit(lambda x: x.fill(1))",
-        "import gpuless, warnings",
-        "with warnings.catch_warnings(record=True) as caught:",
-        "    warnings.simplefilter('always')",
-        "    gpuless.select(), gpuless.select()",
-        "print(*(each.message for each in caught))",
-        "kernel = cuda.jit(lambda x: x.fill(cuda.threadIdx.x))",
-        "print(type(before).__name__, type(kernel).__name__)",
-        "try: kernel[0, 1](None)",
-        "except gpuless.LaunchError: print('refused')",
-        "x = cuda.to_device([5])",
-        "kernel[1, 1](x)",
-        "print(x.copy_to_host())",
+        program_text("numbas_simulator_comes_first.py"),
         NUMBA_ENABLE_CUDASIM="1",
     )
     assert printed.splitlines() == [

@@ -69,16 +69,7 @@ def test_kernels_use_pinned_and_mapped_memory():
 
 def test_memory_is_limited():
     out = run(
-        """
-        free, total = check(cu.cuMemGetInfo())
-        held = [check(cu.cuMemAlloc(1 << 20)) for _ in range(15)]
-        print(cu.cuMemAlloc(1 << 21)[0].name, free - check(cu.cuMemGetInfo())[0] == 15 << 20, total >> 20)
-        for one in held:
-            check(cu.cuMemFree(one))
-        print(check(cu.cuMemGetInfo())[0] == free)
-        # What was given back serves again, in other sizes as well.
-        check(cu.cuMemFree(check(cu.cuMemAlloc(1 << 24))))
-        """,
+        "memory_is_limited.py",
         GPULESS_MEMORY=str(1 << 24),
     )
     assert out == ["CUDA_ERROR_OUT_OF_MEMORY True 16", "True"]
@@ -345,28 +336,7 @@ def test_a_fork_after_use_does_no_harm():
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs PyTorch")
 @pytest.mark.parametrize("first", ["torch", "kernel"])
 def test_pytorch_stays_on_the_cpu(first):
-    run(
-        f"""
-        def kernel():
-            @cuda.jit
-            def fill(x):
-                x[cuda.grid(1)] = cuda.grid(1)
-            x = cuda.to_device(np.zeros(64))
-            fill[2, 32](x)
-            assert (x.copy_to_host() == np.arange(64)).all()
-        def torch():
-            import torch
-            import warnings
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")  # nor does it complain of a driver
-                assert not torch.cuda.is_available()
-                x = torch.ones(3, requires_grad=True)
-                (x * 2).sum().backward()
-            assert x.grad.tolist() == [2, 2, 2]
-        for step in [torch, kernel]["{first}" == "kernel":] + [torch]:
-            step()
-        """
-    )
+    run("pytorch_stays_on_the_cpu.py", FIRST=first)
 
 
 def test_unwritten_memory_is_poisoned():

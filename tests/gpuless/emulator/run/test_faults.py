@@ -3,7 +3,6 @@
 import ctypes
 import json
 import re
-import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from driver_programs import run as run_program
-from fresh_python import python, python_on_the_emulated_gpu
-from ptx_programs import HEAD, DeviceArray, apply, run, workers
+from fresh_python import program_text, python, python_on_the_emulated_gpu
+from ptx_programs import DECLARED, HEAD, STORE, WAIT, DeviceArray, apply, run, workers
 
 from gpuless.emulator import ptx
 from gpuless.emulator.ptx import PtxError
@@ -23,19 +22,6 @@ from gpuless.emulator.run.threads import all_done
 from gpuless.emulator.translate import layout
 from gpuless.limits import RUNNING
 
-STORE = """
-.visible .entry f(.param .u64 p0)
-{
-    .reg .b32 %r<4>; .reg .b64 %rd<6>; .reg .pred %p<2>;
-    ld.param.u64 %rd1, [p0];
-    mov.u32 %r1, %tid.x;
-    mov.u32 %r2, %ctaid.x;
-    mul.wide.u32 %rd2, %r1, 4;
-    add.s64 %rd3, %rd1, %rd2;
-    BODY
-    ret;
-}
-"""
 GOOD = STORE.replace("BODY", "st.global.u32 [%rd3], %r1;")
 
 
@@ -109,9 +95,6 @@ def test_a_barrier_that_other_warps_never_reach(goes_on):
     with pytest.raises(Fault, match="wait at barriers that others will not reach") as caught:
         run(STORE.replace("BODY", body), [np.zeros(64, np.uint32)], block=(64, 1, 1))
     assert caught.value.kind == "barrier"
-
-
-WAIT = """L: ld.acquire.gpu.global.u32 %r3, [%rd3+128]; setp.eq.u32 %p1, %r3, 0; @%p1 bra L;"""
 
 
 LINEAR = "mad.lo.u32 %r1, %r1, 1664525, 1013904223; add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3,"
@@ -375,58 +358,9 @@ def test_a_barrier_number_that_does_not_exist(goes_on):
         run(STORE.replace("BODY", "bar.sync 16;"), [np.zeros(32, np.uint32)])
 
 
-TOGETHER = f"""setp.eq.u32 %p1, %r2, 0; @%p1 bra L; {{ .param .b64 grid; .param .b32 flags; .param .b32 ended;
-    st.param.b64 [grid], 0; st.param.b32 [flags], 0; call (ended), cudaCGSynchronize, (grid, flags); }}
-    ret; {WAIT}"""
-DECLARED = ".extern .func (.param .b32 ended) cudaCGSynchronize(.param .b64 grid, .param .b32 flags);"
-INTERRUPTS = """
-import os, random, signal, threading, time
-import numpy as np
-import ptx_programs
-from gpuless.emulator import ptx
-from gpuless.emulator.run import launch
-from ptx_programs import DeviceArray, workers
-from test_emulator_faults import DECLARED, STORE, TOGETHER, WAIT
-
-def interrupt(*_):
-    if inside:
-        raise KeyboardInterrupt
-
-def interrupt_twice():
-    while not inside:
-        time.sleep(0)
-    for most in (0.02, 0.003):
-        time.sleep(random.uniform(0, most))
-        os.kill(os.getpid(), signal.SIGINT)
-
-inside = False
-signal.signal(signal.SIGINT, interrupt)
-launch._PERIOD = 0.0005  # most of the time nobody sleeps
-arguments = DeviceArray(np.zeros(64, np.uint32)).address.to_bytes(8, "little")
-for body, together in (WAIT, False), (TOGETHER, True):
-    text = ptx_programs.HEAD + DECLARED + STORE.replace("BODY", body)
-    kernel = launch.Kernel(ptx.parse(text), "f")
-    kernel.code((32, 1, 1), arguments)
-    for attempt in range(60):
-        other = threading.Thread(target=interrupt_twice)
-        other.start()
-        try:
-            try:
-                inside = True
-                workers().launch(kernel, (3, 1, 1), (32, 1, 1), arguments, together=together)
-            except KeyboardInterrupt:
-                assert not any(record.launch for record in workers()._records)
-            inside = False
-        except KeyboardInterrupt:
-            inside = False
-        other.join()
-print("stopped")
-"""
-
-
 def test_interrupts_may_come_at_any_moment():
     """The second during the handling of the first; also in a launch whose blocks wait for each other."""
-    assert python_on_the_emulated_gpu(INTERRUPTS) == "stopped\n"
+    assert python_on_the_emulated_gpu(program_text("interrupts_may_come_at_any_moment.py")) == "stopped\n"
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -608,87 +542,17 @@ def test_threads_wait_for_each_other(messages):
     }
 
 
-BEGINNING = """
-import os, signal, sys, threading, time
-from multiprocessing import get_context
-import numpy as np
-import faulty_kernels
-from faulty_kernels import counted, forever
-from numba import cuda
-x = cuda.to_device(np.zeros(64, np.float32))
-"""
-
-
 def test_threads_streams_processes_and_grids():
     """Sixteen Python threads with a stream each; a child, forked and spawned; the largest grid there is."""
-    lines = """
-        def work():
-            stream = cuda.stream()
-            y = cuda.to_device(np.zeros(1000, np.float32), stream=stream)
-            for _ in range(20):
-                counted[4, 256, stream](y)
-            stream.synchronize()
-            sums.append(y.copy_to_host().sum())
-
-        def fork():
-            try:
-                counted[1, 64](x)
-            except Exception as error:
-                return str(error)
-
-        sums, threads = [], [threading.Thread(target=work) for _ in range(16)]
-        [thread.start() for thread in threads]
-        [thread.join() for thread in threads]
-        print(set(sums) == {20_000})
-        if os.fork() == 0:
-            print("forked:", fork(), flush=True)
-            os._exit(0)
-        os.wait()
-        print("spawned:", get_context("spawn").Pool(1).apply(faulty_kernels.count_once))
-        counted[1, 32](cuda.to_device(np.zeros(0, np.float32)))
-        try:
-            counted[(1, 65536), 1](x)
-        except Exception as error:
-            print(str(error).partition(":")[0])
-
-        def interrupt(over):
-            pause = 0.3
-            while not over.wait(pause):
-                os.kill(os.getpid(), signal.SIGINT)
-                pause = 5  # Python drops an interrupt that comes while something is finalised
-
-        def seconds_until_stopped():
-            over, begun = threading.Event(), time.monotonic()
-            threading.Thread(target=interrupt, args=(over,)).start()
-            try:
-                counted[(2**31 - 1, 65535, 65535), 1](x)
-            except KeyboardInterrupt:
-                return time.monotonic() - begun
-            finally:
-                over.set()
-
-        # A machine that others use may let a process wait for longer, but not each time.
-        print("stopped", any(seconds_until_stopped() < 1.3 for attempt in range(5)))
-    """
-    found = python_on_the_emulated_gpu(BEGINNING, textwrap.dedent(lines)).splitlines()
+    found = python_on_the_emulated_gpu(program_text("threads_streams_processes_and_grids.py")).splitlines()
     assert found[:3] == ["True", "forked: CUDA initialized before forking", "spawned: 64.0"]
     assert found[3:] == ["CUDA_ERROR_INVALID_VALUE", "stopped True"]
 
 
 def test_the_process_ends_while_kernels_run():
     """A kernel in a daemon thread is stopped; a thread that the interpreter waits for may still launch."""
-    lines = """
-        def late():
-            time.sleep(0.5)
-            counted[1, 64](x)
-            print(x.copy_to_host().sum(), flush=True)
-
-        threading.Thread(target=lambda: forever[4, 64](x), daemon=True).start()
-        time.sleep(1)
-        threading.Thread(target=late).start()
-    """
     begun = time.monotonic()
-    assert python(BEGINNING, textwrap.dedent(lines), GPULESS="emulator") == "64.0\n"
+    assert python(program_text("the_process_ends_while_kernels_run.py"), GPULESS="emulator") == "64.0\n"
     assert time.monotonic() - begun < 60
 
 
