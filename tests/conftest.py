@@ -44,6 +44,7 @@ from cnn_numba.train.checkpoint import written_whole
 from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.records import plot_history
 
+collect_ignore_glob = ["programs/*"]
 LEFT, FILE = pytest.StashKey(), pytest.StashKey()
 
 

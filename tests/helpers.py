@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+from pathlib import Path
 from typing import get_type_hints
 
 import numpy as np
@@ -12,6 +13,8 @@ from cnn_numba.data import load
 from cnn_numba.ops.backends import backend
 
 BACKENDS = ("reference", "cpu")
+# Programs that tests run, each in its own process.
+PROGRAMS = Path(__file__).with_name("programs")
 # The modules of the operations.
 PACKAGES = ("cnn_numba.ops.", "cnn_numba.beyond.", "benchmarks.rungs.")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fresh_python import python
+from helpers import PROGRAMS
 
 from cnn_numba import device, extras
 
@@ -70,29 +71,12 @@ def test_no_other_module_takes_kernels_from_a_compiler():
 
 # --- What the kernels compute ------------------------------------------------------------------------------
 
-#: numba-cuda-mlir imports PyTorch if installed, which takes as long as the kernels of this program.
-_PROGRAM = """
-import sys
-sys.modules["torch"] = None
-import numpy as np
-from cnn_numba import device
-from cnn_numba.device import compiler
-from cnn_numba.ops.activation.gpu import relu_forward
-from benchmarks.rungs.matmul_tensor import matmul_tf32
-
-print(compiler.cuda.__name__, compiler.float32 is compiler.types.float32)
-print(device.facts()["numba-cuda-mlir"] != "not installed", "numba.cuda" in sys.modules)
-a, b = (np.arange(n, dtype=np.float32).reshape(shape) % 7 - 3 for n, shape in ((160, (20, 8)), (64, (8, 8))))
-product = device.to_host(matmul_tf32(device.to_device(a), device.to_device(b)))
-print(device.COMPILER, bool((product == a @ b).all()))
-print(bool((device.to_host(relu_forward(device.to_device(a))) == np.maximum(a, 0)).all()))
-"""
-
 
 @needs_mlir
 def test_a_tensor_core_product_imports_only_one_compiler():
     """Small integers are numbers of tf32, and their products and sums are exact."""
-    assert python(_PROGRAM, **MLIR) == "numba_cuda_mlir.cuda True\nTrue False\nmlir True\nTrue\n"
+    printed = python((PROGRAMS / "kernels_by_numba_cuda_mlir.py").read_text(), **MLIR)
+    assert printed == "numba_cuda_mlir.cuda True\nTrue False\nmlir True\nTrue\n"
 
 
 #: The tests of the GPU backends: a process for each file, which compiles its kernels for itself.

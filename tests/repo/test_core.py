@@ -3,18 +3,21 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from helpers import PROGRAMS
 
 from cnn_numba.train.checkpoint import load_checkpoint
-
-PROGRAM = Path(__file__).with_name("without_beyond.py")
 
 
 @pytest.mark.slow
 def test_the_core_trains_without_beyond(tmp_path):
-    done = subprocess.run([sys.executable, PROGRAM, tmp_path], capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, PROGRAMS / "without_beyond.py", tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     (epoch,) = found["history"]
