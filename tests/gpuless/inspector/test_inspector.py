@@ -826,16 +826,8 @@ def test_a_script_is_inspected_and_its_launches_left_out(folder, capsys, name):
 
 def test_a_module_that_was_imported_with_its_launches(folder):
     sys.path.insert(0, str(folder))
-    (folder / "launching_helpers.py").write_text(
-        "import numpy as np\nfrom numba import cuda, float32\nFACTOR = float32(2)\n"
-        "@cuda.jit(device=True)\ndef doubled(value):\n    return value * FACTOR\n"
-        "table = cuda.to_device(np.ones(4))\n"
-    )
-    (folder / "launching.py").write_text(
-        "import numpy as np\nfrom numba import cuda\nfrom launching_helpers import doubled\n"
-        "@cuda.jit\ndef double_kernel(x, out):\n    out[cuda.grid(1)] = doubled(x[cuda.grid(1)])\n"
-        "x = cuda.to_device(np.ones(2))\ndouble_kernel[1, 2](x, x)\nassert x.copy_to_host()[0] == 2\n"
-    )
+    (folder / "launching_helpers.py").write_text(program_text("launching_helpers.py"))
+    (folder / "launching.py").write_text(program_text("launching.py"))
     kernel = importlib.import_module("launching").double_kernel
     report = compiled(lambda: inspect_kernel(kernel, VECTORS, "8.6", disassemble=False))
     assert report.mix["FP32"] == 1
@@ -892,15 +884,7 @@ def test_a_file_may_have_any_name(folder, file):
 
 
 def test_a_kernel_in_a_decorator_of_the_authors(folder):
-    (folder / "decorated.py").write_text(
-        "import functools\nfrom numba import cuda\n"
-        "def timed(function):\n"
-        "    @functools.wraps(function)\n"
-        "    def call(*arguments):\n        return function(*arguments)\n"
-        "    return call\n"
-        "@timed\n@cuda.jit\ndef timed_kernel(x):\n    x[0] = 1\n"
-        "@cuda.jit\n@cuda.jit\ndef twice_kernel(x):\n    x[0] = 1\n"
-    )
+    (folder / "decorated.py").write_text(program_text("decorated.py"))
     for name in ("timed_kernel", "twice_kernel"):
         kernel, _ = find_kernel(f"{folder}/decorated.py:{name}")
         assert compiler.python_function(kernel).__name__ == name
