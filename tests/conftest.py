@@ -33,18 +33,18 @@ import cnn_numba  # noqa: F401
 import numpy as np
 import pytest
 from exhaustive import mark_repetitions
-from helpers import check_signature
+from helpers import check_signature, write_few_digits
 from progress import StillRunning
 from quick_code import compiled_plainly
 from warm_compiler import warm_compiler  # noqa: F401  a fixture
 
-from cnn_course.chapters.many_gpus.workers import write_few_digits
 from cnn_numba import device
 from cnn_numba.train.callbacks import saving
 from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.records import plot_history
 from cnn_numba.whole_files import written_whole
 
+collect_ignore_glob = ["programs/*"]
 LEFT, FILE = pytest.StashKey(), pytest.StashKey()
 
 

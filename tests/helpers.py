@@ -2,15 +2,19 @@
 
 import functools
 import inspect
+from pathlib import Path
 from typing import get_type_hints
 
 import numpy as np
 import pytest
 
 from cnn_numba import device
+from cnn_numba.data import load
 from cnn_numba.ops.backends import backend
 
 BACKENDS = ("reference", "cpu")
+# Programs that tests run, each in its own process.
+PROGRAMS = Path(__file__).with_name("programs")
 # The modules of the operations.
 PACKAGES = ("cnn_numba.ops.", "cnn_numba.beyond.", "benchmarks.rungs.")
 
@@ -155,3 +159,16 @@ def assert_close(received, expected):
     epsilon = 1e-11 if received.dtype == np.float64 else 3e-6
     scale = max(1.0, np.abs(expected).max())
     np.testing.assert_allclose(received, expected, rtol=10 * epsilon, atol=epsilon * scale)
+
+
+def write_few_digits(folder, train, test):
+    """Write the first `train` and `test` digits of MNIST's two sets to a folder, in MNIST's format."""
+    mnist = load("mnist")
+    for part, images, labels in (
+        ("train", mnist.train_images[:train], mnist.train_labels[:train]),
+        ("t10k", mnist.test_images[:test], mnist.test_labels[:test]),
+    ):
+        for kind, array in (("images", images[:, 0]), ("labels", labels)):
+            header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
+            path = folder / f"{part}-{kind}-idx{array.ndim}-ubyte"
+            path.write_bytes(header + array.astype(np.uint8).tobytes())

@@ -2,6 +2,7 @@
 
 import pytest
 from fresh_python import python
+from helpers import PROGRAMS
 
 from benchmarks import accuracy, epoch, epoch_gpu, ops, pytorch
 from cnn_numba import cli, extras
@@ -43,21 +44,8 @@ def test_every_module_imports_without_torch():
 def test_training_and_predicting_work_without_torch(tmp_path):
     printed = python(
         NO_TORCH,
-        "import dataclasses, os",
-        "import numpy as np",
-        "from PIL import Image",
-        "from cnn_numba import cli, load",
-        f"os.chdir({str(tmp_path)!r})",
-        "whole = load('mnist')",
-        "few = {name: getattr(whole, name)[:200] for name in (",
-        "    'train_images', 'train_labels', 'test_images', 'test_labels')}",
-        "cli.train.load = lambda *arguments: dataclasses.replace(whole, **few)",
-        "Image.fromarray(whole.test_images[0, 0]).save('seven.png')",
-        "for arguments in (['train', '--epochs', '1'], ['predict', 'seven.png'], ['doctor']):",
-        "    try:",
-        "        cli.main(arguments)",
-        "    except SystemExit as done:",
-        "        print('exit', done.code)",
+        (PROGRAMS / "trains_and_predicts.py").read_text(),
+        FOLDER=str(tmp_path),
     )
     assert printed.count("exit 0\n") == 3
     assert "test accuracy" in printed

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers import write_few_digits
 
-from cnn_course.chapters.many_gpus.workers import write_few_digits
 from cnn_numba.data import load
 from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.train.checkpoint import load_checkpoint

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from fresh_python import python
+from helpers import write_few_digits
 
-from cnn_course.chapters.many_gpus.workers import write_few_digits
 from cnn_numba import device
 from cnn_numba.data import files as data_files
 from cnn_numba.nn.layers import Flatten, Linear

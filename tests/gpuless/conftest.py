@@ -18,7 +18,7 @@ SELECTION = gpuless.select()  # before a test imports numba.cuda
 EMULATED = "gpuless.counts.count", "gpuless.counts.counting"
 
 # If kernels run elsewhere, `test_simulator` runs these in a process with the simulator.
-collect_ignore_glob = ["programs/*", *([] if SELECTION.simulated else [simulator_by_name.FILES])]
+collect_ignore_glob = ["programs/*", *([] if SELECTION.simulated else ["simulator/*"])]
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest's own hook, which selects by marks
@@ -26,8 +26,8 @@ def pytest_collection_modifyitems(items):
     """Mark repetitions; without the emulated GPU skip the examples that need it."""
     mark_repetitions(items)
     for item in items:
-        if item.path.match(simulator_by_name.FILES) and not SELECTION.simulated:
-            wrong = f"{item.path.name} tests the simulator, and {SELECTION}"
+        if simulator_by_name.FOLDER in item.path.parents and not SELECTION.simulated:
+            wrong = f"{item.path.parent.name}/{item.path.name} tests the simulator, and {SELECTION}"
             raise pytest.UsageError(f"{wrong}: set GPULESS=simulator, or name no other tests beside it")
         for mark in item.iter_markers("needs"):
             # Not `find_spec`: the simulator stands in for Numba.

@@ -1,4 +1,4 @@
-"""Kernels that fail, for `test_emulator_faults`: run as a program, it prints their messages as JSON."""
+"""Kernels that fail, for `emulator/run/test_faults.py`: as a program, it prints their messages as JSON."""
 
 import json
 import linecache

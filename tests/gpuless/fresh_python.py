@@ -13,6 +13,12 @@ import gpuless
 NO_SEARCH = "import gc; gc.disable()"
 # The package that is tested, and the modules beside this one.
 PATH = os.pathsep.join([str(Path(gpuless.__file__).parents[1]), str(Path(__file__).parent)])
+PROGRAMS = Path(__file__).with_name("programs")
+
+
+def program_text(name):
+    """Return the text of a file of `PROGRAMS`."""
+    return (PROGRAMS / name).read_text(encoding="utf-8")
 
 
 def python(*lines, **environment):

@@ -19,8 +19,14 @@ import gpuless
 HERE = Path(__file__).parent
 #: The tests of the simulator, the sanitizer and the recordings.
 FILES = sorted(
-    [path.name for path in HERE.glob("test_simulator_*.py")]
-    + ["test_access.py", "test_lines.py", "test_sanitizer.py", "test_simulate.py", "test_words.py"]
+    [f"simulator/{path.name}" for path in HERE.glob("simulator/test_*.py")]
+    + [
+        "access/test_access.py",
+        "access/test_lines.py",
+        "sanitizer/test_sanitizer.py",
+        "sanitizer/test_words.py",
+    ]
+    + ["test_simulate.py"]
 )
 #: What is installed beside gpuless and its tests.
 DISTRIBUTIONS = ("numpy", "pytest", "pluggy", "iniconfig", "packaging", "pygments")

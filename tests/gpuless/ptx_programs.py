@@ -23,6 +23,22 @@ WIDTHS = {
 }
 WIDTHS |= {"f32": 32, "f16x2": 32, "bf16x2": 32, "u64": 64, "s64": 64, "b64": 64, "f64": 64, "pred": 1}
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+STORE = """
+.visible .entry f(.param .u64 p0)
+{
+    .reg .b32 %r<4>; .reg .b64 %rd<6>; .reg .pred %p<2>;
+    ld.param.u64 %rd1, [p0];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, %ctaid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    BODY
+    ret;
+}
+"""
+#: A body for it: waiting for a number that never comes.
+WAIT = """L: ld.acquire.gpu.global.u32 %r3, [%rd3+128]; setp.eq.u32 %p1, %r3, 0; @%p1 bra L;"""
+DECLARED = ".extern .func (.param .b32 ended) cudaCGSynchronize(.param .b64 grid, .param .b32 flags);"
 
 
 @functools.cache

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fresh_python import program_text
 from test_running import PLAIN, call, call_warm
 
 import gpuless
@@ -25,25 +26,7 @@ command = partial(call_warm, *COMMAND)
 PACKAGE = Path(gpuless.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "internals.md"
 STAGES = ["Python", "PTX", "Analyses", "LLVM IR", "Machine code", "Run"]
-TWO_KERNELS = """
-import sys
-from numba import cuda
-
-@cuda.jit
-def first_kernel(x):
-    x[0] = 1
-
-@cuda.jit
-def second_kernel(x):
-    x[0] = 2
-
-print("given", sys.argv[1:])
-x = cuda.device_array(1)
-first_kernel[1, 1](x)
-second_kernel[1, 1](x)
-first_kernel[2, 1](x)
-sys.exit(0)
-"""
+TWO_KERNELS = program_text("launches_of_two_kernels.py")
 
 
 def stages(text):

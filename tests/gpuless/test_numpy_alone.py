@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy_alone
 import pytest
+from fresh_python import program_text
 
 import gpuless
 
@@ -14,7 +15,10 @@ ABSENT = (
     "numba llvmlite numba_cuda numba_cuda_mlir cuda greenlet platformdirs scipy matplotlib ipywidgets torch"
 )
 #: Seconds, not minutes.
-QUICK = ("test_lines.py", "test_simulate.py", "test_simulator_constructs.py", "test_words.py")
+QUICK = (
+    *("access/test_lines.py", "sanitizer/test_words.py", "simulator/test_constructs.py"),
+    "test_simulate.py",
+)
 MUST_PASS = {"quick": 370, "all": 1400}
 #: Why a test is skipped: it compares with a compiler or with Numba, or draws.
 MAY_LACK = {
@@ -23,26 +27,7 @@ MAY_LACK = {
     "needs torch, which is not installed",
     "needs the CUDA compiler",
 }
-PROGRAM = """
-from numba import cuda, float32, njit
-import numpy as np
-
-@njit
-def doubled(x):
-    return x + x
-
-@cuda.jit
-def kernel(x):
-    tile = cuda.shared.array(4, float32)
-    i = cuda.grid(1)
-    tile[cuda.threadIdx.x] = doubled(x[i])
-    cuda.syncthreads()
-    x[i] = tile[3 - cuda.threadIdx.x]
-
-x = cuda.to_device(np.arange(8, dtype=np.float32))
-kernel[2, 4](x)
-print(x.copy_to_host().tolist())
-"""
+PROGRAM = program_text("reversed_and_doubled.py")
 PRINTED = "[6.0, 4.0, 2.0, 0.0, 14.0, 12.0, 10.0, 8.0]\n"
 
 
@@ -123,7 +108,7 @@ def test_a_process_of_such_a_program_runs_kernels_too(alone, tmp_path):
 
 def test_a_suite_runs(alone, tmp_path):
     body = PROGRAM.replace("print(x.copy_to_host().tolist())", "assert x.copy_to_host()[0] == 6")
-    (tmp_path / "test_it.py").write_text("def test_it():" + body.replace("\n", "\n    "))
+    (tmp_path / "test_it.py").write_text("def test_it():\n    " + body.replace("\n", "\n    "))
     (tmp_path / "test_mlir.py").write_text("from numba_cuda_mlir import cuda, types\ndef test_it(): cuda.jit")
     done = alone("-m", "pytest", "-p", "gpuless", "-p", "no:cacheprovider", cwd=tmp_path)
     assert "gpuless: kernels run in the simulator" in done.stdout
@@ -133,16 +118,7 @@ def test_a_suite_runs(alone, tmp_path):
 def test_kernels_need_not_name_numba(alone):
     found = printed(
         alone,
-        "from gpuless import access_map, cuda, record, sanitize, simulate",
-        "@cuda.jit('void(float32[:])')",
-        "def k(x):",
-        "    x[cuda.grid(1)] += cuda.float32(0.5) + cuda.types.uint8(300)",
-        "x = cuda.device_array(4, 'float32')",
-        "print(*(finding.kind for finding in sanitize(k)[1, 5](x).findings))",
-        "x[0:4] = 0",
-        "simulate(k, 'reversed')[1, 4](x)",
-        "print(x.copy_to_host().tolist())",
-        "print(access_map(k)[1, 4](x).total('x', 'read').sectors, len(record(k)[1, 4](x)) > 0)",
+        program_text("kernel_without_numbas_name.py"),
     )
     assert found.splitlines() == [
         "out of bounds out of bounds uninitialised read",
@@ -154,25 +130,7 @@ def test_kernels_need_not_name_numba(alone):
 def test_missing_packages_are_named_with_their_command(alone):
     found = printed(
         alone,
-        "import gpuless",
-        "gpuless.select()",
-        "import numba, numpy as np",
-        "from numba import cuda",
-        "from gpuless import inspector",
-        "@cuda.jit",
-        "def k(x): x[0] = 1",
-        "def attempt(line):",
-        "    try: exec(line)",
-        "    except Exception as error: print(type(error).__name__, error, sep=': ')",
-        "attempt('from numba import typed')",
-        "attempt('import numba.cuda.codegen')",
-        "attempt('numba.vectorize([])')",
-        "attempt('cuda.compile_ptx(k, ())')",
-        "attempt('k.inspect_asm')",
-        "attempt('inspector.inspect_kernel(k, \"void(float32[:])\")')",
-        "attempt('gpuless.plot_access(gpuless.access_map(k)[1, 1](np.zeros(1)), \"x\")')",
-        "attempt('gpuless.profile(k[1, 1], \"T4\")(np.zeros(1))')",
-        "attempt('gpuless.count(k)[1, 1](np.zeros(1))')",
+        program_text("what_needs_packages.py"),
     )
     fix = (
         "take a container, or an online notebook"

@@ -5,10 +5,9 @@ import os
 import platform
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from fresh_python import PATH
+from fresh_python import PATH, program_text
 from warm_python import warm
 
 from gpuless import emulator
@@ -16,7 +15,6 @@ from gpuless import emulator
 emulated = pytest.mark.skipif(bool(emulator.problem()), reason=emulator.problem())
 PLAIN = ["-W", "ignore"]
 GPULESS = [*PLAIN, "-m", "gpuless"]
-PROGRAMS = Path(__file__).with_name("programs")
 
 
 def call(*arguments, cwd=None, given=None, **environment):
@@ -55,18 +53,7 @@ def _without_a_gpu():
 
 # --- Programs ----------------------------------------------------------------------------------------------
 
-PROGRAM = """
-import atexit, pickle, sys, threading
-class Thing: pass
-def inner():
-    raise KeyError("why")
-print(sys.argv, sys.path[0], __name__, globals().get("__file__"))
-print(sys.modules["__main__"].__dict__ is globals())
-atexit.register(lambda: print(len(pickle.dumps(Thing()))))
-if "exit" in sys.argv: sys.exit(7)
-if "interrupt" in sys.argv: raise KeyboardInterrupt
-if "raise" in sys.argv: inner()
-"""
+PROGRAM = program_text("how_it_was_started.py")
 
 
 @pytest.mark.parametrize("what", ["exit", "interrupt", "raise"])
@@ -130,7 +117,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 # --- What they run on --------------------------------------------------------------------------------------
 
-KERNEL = (PROGRAMS / "filled_in_processes.py").read_text()
+KERNEL = program_text("filled_in_processes.py")
 
 
 @emulated
@@ -192,7 +179,7 @@ CONFTEST = """
 from numba import cuda
 GPU = cuda.is_available()
 """
-SUITE = (PROGRAMS / "suite_that_fails.py").read_text()
+SUITE = program_text("suite_that_fails.py")
 
 
 @pytest.fixture

@@ -12,7 +12,10 @@ import pytest
 import gpuless
 
 HERE = Path(__file__).parent
-FILES = [*sorted(HERE.glob("test_simulator_*.py")), HERE / "test_sanitizer.py", HERE / "test_access.py"]
+FILES = [
+    *sorted(HERE.glob("simulator/test_*.py")),
+    *(HERE / "sanitizer" / "test_sanitizer.py", HERE / "access" / "test_access.py"),
+]
 
 
 @functools.cache
@@ -42,7 +45,7 @@ def test_in_a_process_with_the_simulator(file, request):
     asked = [item for item in request.session.items if getattr(item, "function", None) is request.function]
     files = tuple(item.callspec.params["file"] for item in asked)
     lines, printed = verdicts(request.config.rootpath, files, "not exhaustive")
-    mine = {verdict for verdict, test in lines if f"/{file.name}" in test}
+    mine = {verdict for verdict, test in lines if f"/{file.parent.name}/{file.name}" in test}
     assert mine == {"PASSED"}, printed[-8000:]
 
 
@@ -65,8 +68,9 @@ def collected(*arguments):
 
 @pytest.mark.skipif(gpuless.select().simulated, reason="then they run in it anyway")
 def test_they_run_in_the_simulator_when_they_are_named():
-    assert collected("test_simulator_scheduler.py", "-k", "order")[0] == 0
-    code, said = collected("test_simulator_scheduler.py", "test_words.py")
+    assert collected("simulator/test_scheduler.py", "-k", "order")[0] == 0
+    assert collected("simulator/", "-k", "order")[0] == 0
+    code, said = collected("simulator/test_scheduler.py", "sanitizer/test_words.py")
     assert code == 4
-    assert "test_simulator_scheduler.py tests the simulator, and kernels run on " in said
+    assert "simulator/test_scheduler.py tests the simulator, and kernels run on " in said
     assert ": set GPULESS=simulator, or name no other tests beside it" in said

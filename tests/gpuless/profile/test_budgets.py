@@ -9,6 +9,7 @@ import gpuless
 # isort: split
 import numpy as np
 import pytest
+from fresh_python import program_text
 from numba import cuda
 from test_running import PYTEST, call, call_warm, emulated
 
@@ -123,33 +124,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     assert caught.value.filename == str(tmp_path / "nowhere" / "file")
 
 
-SUITE = """
-import numpy as np
-import pytest
-from numba import cuda
-
-@cuda.jit
-def copy(x, y):
-    i = cuda.grid(1)
-    if i < y.size:
-        y[i] = x[i]
-
-@pytest.mark.parametrize("n", [1 << 16, 1 << 18])
-def test_copy(modelled_time, n):
-    x, y = (cuda.to_device(np.zeros(n, np.float32)) for _ in "xy")
-    report = modelled_time(copy[n // 256, 256], gpu=["T4", "A100"])(x, y)
-    modelled_time.check(report, factor=1.05)
-
-class TestOne:
-    def test_copy(self, modelled_time):
-        x = cuda.to_device(np.zeros(1 << 12, np.float32))
-        modelled_time.check(modelled_time(copy[16, 256])(x, x))
-
-class TestOther:
-    def test_copy(self, modelled_time):
-        x = cuda.to_device(np.zeros(1 << 20, np.float32))
-        modelled_time.check(modelled_time(copy[1 << 12, 256])(x, x))
-"""
+SUITE = program_text("suite_with_budgets.py")
 
 
 def compile_beforehand(path):
