@@ -95,6 +95,7 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
     """
     path = Path(path)  # refuses an int, which NumPy would take for an open file
     try:
+        _check_size(path)
         with np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
             version = about["format_version"]
@@ -123,6 +124,16 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
     with naming(path):
         check_contents(checkpoint)
     return checkpoint
+
+
+def _check_size(path):
+    """Refuse a compressed file before it fills the memory: `save_checkpoint` does not compress."""
+    with zipfile.ZipFile(path) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+    if unpacked > path.stat().st_size:
+        raise ValueError(
+            f"its {path.stat().st_size:,} bytes unpack to {unpacked:,}, and a checkpoint is not compressed"
+        )
 
 
 def _check_names(names):

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 import warnings
 import zipfile
 
@@ -365,13 +366,23 @@ def test_an_archive_of_something_else_is_named(tmp_path):
         load_checkpoint(tmp_path / "net.npz")
 
 
-def test_a_compressed_checkpoint_is_read(tmp_path):
-    save_checkpoint(tmp_path / "net.npz", small_net(seed=7))
+@pytest.mark.parametrize("name", ["optimizer.more", "parameters", "more"])
+def test_files_that_would_fill_the_memory_are_not_unpacked(tmp_path, name):
+    save_checkpoint(tmp_path / "net.npz", small_net(), Adam(small_net()))
     with np.load(tmp_path / "net.npz") as file:
-        np.savez_compressed(tmp_path / "small.npz", **file)
-    np.testing.assert_array_equal(
-        load_checkpoint(tmp_path / "small.npz").parameters, small_net(seed=7).parameters
-    )
+        arrays = {key: file[key] for key in file.files}
+    arrays[name] = np.zeros(10_000_000, np.float32)
+    np.savez_compressed(tmp_path / "net.npz", **arrays)
+    assert (tmp_path / "net.npz").stat().st_size < 200_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            ValueError, match=r"net\.npz .* unpack to 40,0\d\d,\d\d\d, and a checkpoint is not"
+        ):
+            load_checkpoint(tmp_path / "net.npz")
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_array_header_with_a_wrong_size_raises(tmp_path):
