@@ -46,10 +46,17 @@ class LossHead(NamedTuple):
             hidden.x = x
             hidden.output = self.relu.output = linear.x = first_rows(hidden.out, n)
             given = Hidden(x, hidden.weight, hidden.bias, linear.x, hidden.ops.scratch)
-        results = linear.output, losses, loss.gradient, self.layers[0]._grad_input_like(x)
-        how = {"relu": self.relu is not None, "label_smoothing": loss.label_smoothing}
         linear.backend.ops.fused.linear_cross_entropy_rows(
-            given, linear.weight, linear.bias, labels, *results, **how
+            given,
+            linear.weight,
+            linear.bias,
+            labels,
+            logits=linear.output,
+            losses=losses,
+            grad_logits=loss.gradient,
+            grad_input=self.layers[0]._grad_input_like(x),
+            relu=self.relu is not None,
+            label_smoothing=loss.label_smoothing,
         )
         return losses
 
@@ -59,10 +66,12 @@ class LossHead(NamedTuple):
         The input is the ReLU's if there is one. In a graph the other results are ready after `device.join`.
         """
         loss, linear = self.loss, self.linear
-        arrays = loss.gradient, linear.x, linear.output, labels, first_rows(loss.losses, len(labels))
-        results = totals, linear.grad_weight, linear.grad_bias
+        losses = first_rows(loss.losses, len(labels))
+        grads = {"grad_weight": linear.grad_weight, "grad_bias": linear.grad_bias}
         with branch():  # only the update needs these sums
-            linear.backend.ops.fused.linear_cross_entropy_sums(*arrays, *results)
+            linear.backend.ops.fused.linear_cross_entropy_sums(
+                loss.gradient, linear.x, linear.output, labels, losses, totals=totals, **grads
+            )
         return self.layers[0]._grad_input_like(labels)
 
 

@@ -73,6 +73,8 @@ class Conv2d(_Weighted):
 
     def output_shape(self, input_shape: Shape) -> Shape:
         """Return (N, out_channels, H_out, W_out)."""
+        if len(input_shape) != 4 or input_shape[1] != self.in_channels:
+            raise self._refusal(f"inputs of shape (N, {self.in_channels}, H, W)", input_shape)
         window = conv2d_window(input_shape, self.weight_shape, self.stride, self.padding)
         return (input_shape[0], self.out_channels, window.out_h, window.out_w)
 
@@ -262,12 +264,13 @@ class Linear(_Weighted):
         """Write the gradients of weight and bias; return that of the input."""
         gradient = self._rows(grad_output)
         if not self.needs_grad_input:
-            self.ops.linear_backward_weight(gradient, self.x, self.grad_weight, **self._rounding)
+            out = {"grad_weight": self.grad_weight, **self._rounding}
+            self.ops.linear_backward_weight(gradient, self.x, **out)
             self.ops.linear_backward_bias(gradient, grad_bias=self.grad_bias)
             return None
         grad_input = self._grad_input_like(grad_output)
-        gradients = self._rows(grad_input), self.grad_weight, self.grad_bias
-        self.ops.linear_backward(gradient, self.x, self.weight, *gradients, **self._rounding)
+        out = {"grad_weight": self.grad_weight, "grad_bias": self.grad_bias, **self._rounding}
+        self.ops.linear_backward(gradient, self.x, self.weight, grad_input=self._rows(grad_input), **out)
         return grad_input
 
     @staticmethod

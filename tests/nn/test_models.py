@@ -236,7 +236,7 @@ def test_the_articles_9216_inputs_are_named():
         ([], "at least one layer"),
         (
             [Conv2d(3, 4, 3)],
-            r"conv1: weight_shape must be .* 1, .*, got \(4, 3, 3, 3\): input_shape has C_in = 1",
+            r"conv1: Conv2d\(3, 4, .* takes inputs of shape \(N, 3, H, W\), got \(64, 1, 28, 28\)",
         ),
         ([MaxPool2d(2), MaxPool2d(40)], r"pool2: .*40"),
         ([BatchNorm2d(4)], r"\(N, 4, H, W\), got \(64, 1, 28, 28\)"),
