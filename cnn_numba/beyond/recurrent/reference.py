@@ -89,10 +89,9 @@ def lstm_backward(
     """Send the gradient of the loss back through time, from the last step to the first.
 
     The result is the gradient with respect to ``a``, the gates before sigmoid and tanh. The other gradients
-    follow from it, over all steps at once: `lstm_backward_weight`, and those of a dense layer with each step
-    as a row, `linear_backward_input` and `linear_backward_bias`, which both biases share. With c_before the
-    cell after the previous step, and ``dh = grad_h_n`` and ``dc = grad_c_n`` at the start, each step
-    computes::
+    follow from it, over all steps at once: `lstm_backward_weight`, `linear_backward_input` and
+    `linear_backward_bias`, each step being a row. With c_before the cell after the previous step, and
+    ``dh = grad_h_n`` and ``dc = grad_c_n`` at the start, each step computes::
 
         dh = dh + grad_output[n, t]
         dc = dc + dh * o * (1 - tanh(c) ** 2)
