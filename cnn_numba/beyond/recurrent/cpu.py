@@ -90,8 +90,6 @@ def _tanh(x):
 
 # --- Forward -----------------------------------------------------------------------------------------------
 
-_NOTHING = np.empty(0, np.float32)
-
 
 def lstm_forward(
     x, weight_ih, weight_hh, bias_ih=None, bias_hh=None, h0=None, c0=None, out=None, h_n=None, c_n=None,
@@ -150,7 +148,7 @@ def _pack(b, first, depth, panels):
 
 @serial_jit
 def _pack_bias(bias, depth, panels):
-    """Begin each panel with the bias, or with zeros if it is empty."""
+    """Begin each panel with the bias, and zeros after its last element."""
     for column in range(0, panels.size // depth, TILE_COLUMNS):
         panels[column * depth : column * depth + TILE_COLUMNS] = 0
     for i in range(bias.size):
@@ -199,9 +197,9 @@ def lstm_backward(
     scratch = _fitted(scratch, batch_size, steps, 0, hidden)
     grad_h0[...] = 0 if grad_h_n is None else grad_h_n
     grad_c0[...] = 0 if grad_c_n is None else grad_c_n
+    c0 = np.zeros_like(grad_c0) if c0 is None else c0
     # An empty array stands for zeros: a branch per step instead of a second kernel.
-    grad_output = _NOTHING.reshape(0, 0, 0) if grad_output is None else grad_output
-    c0 = _NOTHING.reshape(0, 0) if c0 is None else c0
+    grad_output = np.empty((0, 0, 0), np.float32) if grad_output is None else grad_output
     arrays = cells, gates, c0, grad_gates, grad_h0, grad_c0
     _backward(grad_output, weight_hh, *arrays, scratch.panels, numba.get_num_threads())
     return grad_gates, grad_h0, grad_c0
@@ -212,8 +210,8 @@ def _backward(grad_output, weight_hh, cells, gates, c0, grad_gates, grad_h, grad
     """Go back through time, updating the states' gradients grad_h and grad_c."""
     batch_size, steps, hidden = cells.shape
     left, size = grad_gates.reshape(-1), 4 * hidden
-    nothing, products = grad_h[0, :0], grad_h.reshape(batch_size, 1, hidden)
-    _pack_bias(nothing, size + 1, panels)
+    products = grad_h.reshape(batch_size, 1, hidden)
+    _pack_bias(np.zeros(hidden, np.float32), size + 1, panels)
     _pack(weight_hh, 1, size + 1, panels)
     for thread in prange(threads):
         samples = thread * batch_size // threads, (thread + 1) * batch_size // threads
@@ -222,7 +220,7 @@ def _backward(grad_output, weight_hh, cells, gates, c0, grad_gates, grad_h, grad
             for n in range(samples[0], samples[1]):
                 if grad_output.size:
                     _add(grad_output[n, t], grad_h[n])
-                before = cells[n, t - 1] if t > 0 else c0[n] if c0.size else nothing
+                before = cells[n, t - 1] if t > 0 else c0[n]
                 _cell_backward(gates[n, t], cells[n, t], before, grad_h[n], grad_c[n], grad_gates[n, t])
             _multiply(left, t * size, steps * size, size, panels, products, 0, samples)
 
@@ -237,16 +235,15 @@ def _add(source, target):
 def _cell_backward(gates, cell, before, grad_h, grad_c, grad_gates):
     """Compute the gradients of one sample's gates from those of its states; update grad_c.
 
-    `before` is the cell of the step before, empty for zeros.
+    `before` is the cell after the step before.
     """
-    hidden, one, has_before = cell.size, np.float32(1.0), before.size > 0
+    hidden, one = cell.size, np.float32(1.0)
     for j in range(hidden):
         i, f, g, o = gates[j], gates[hidden + j], gates[2 * hidden + j], gates[3 * hidden + j]
-        squashed, start = _tanh(cell[j]), before[j] if has_before else np.float32(0.0)
-        dh = grad_h[j]
+        squashed, dh = _tanh(cell[j]), grad_h[j]
         dc = grad_c[j] + dh * o * (one - squashed * squashed)
         grad_gates[j] = dc * g * i * (one - i)
-        grad_gates[hidden + j] = dc * start * f * (one - f)
+        grad_gates[hidden + j] = dc * before[j] * f * (one - f)
         grad_gates[2 * hidden + j] = dc * i * (one - g * g)
         grad_gates[3 * hidden + j] = dh * squashed * o * (one - o)
         grad_c[j] = dc * f

@@ -85,7 +85,7 @@ def _sigmoid(x):
 @cuda.jit
 @device.signature(f"void(uint32, {', '.join([_MATRIX] + 3 * [_SEQUENCES] + 2 * [_MATRIX])})")
 def lstm_cell_forward_kernel(t, added, gates, cells, out, h, c):
-    """Take one hidden unit of one sample through step t per thread; launched over all N * H.
+    """Compute step t for one hidden unit of one sample per thread; launched over all N * H.
 
     `gates` holds the inputs' part of the sums, `added` the hidden state's; h and c are updated.
     """
@@ -137,7 +137,7 @@ def lstm_forward(
 def lstm_cell_backward_kernel(
     t, grad_output, has_grad_output, cells, gates, c0, has_c0, grad_h, grad_c, grad_step, grad_gates
 ):
-    """Take the gradient of one hidden unit of one sample back through step t per thread; over all N * H.
+    """Compute the gradients of step t for one hidden unit of one sample per thread; over all N * H.
 
     The gates' gradient goes to `grad_gates`, and to the contiguous `grad_step` for the product of this step.
     """
