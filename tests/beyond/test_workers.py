@@ -22,8 +22,7 @@ import typer
 from cnn_numba import cli, device
 from cnn_numba.beyond.norm.layers import BatchNorm2d
 from cnn_numba.beyond.precision.scaling import LossScaler
-from cnn_numba.beyond.workers import buckets, joining, process_group
-from cnn_numba.beyond.workers.buckets import Buckets
+from cnn_numba.beyond.workers import joining, process_group, shared_part
 from cnn_numba.beyond.workers.joining import environment
 from cnn_numba.beyond.workers.process_group import ProcessGroup, WorkersError
 from cnn_numba.beyond.workers.shared_part import SharedPart, ShareScaler
@@ -37,6 +36,7 @@ from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.checkpoint import save_checkpoint
 from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
+from cnn_numba.train.scaler import Scaler
 
 BATCH = 10
 # Ten steps per epoch; the last batch has two images, so two of four workers have none.
@@ -147,7 +147,7 @@ def toy_norm(batch_size, backend, seed=3):
 @pytest.fixture(autouse=True)
 def several_buckets(monkeypatch):
     """Give the toy models more than one bucket."""
-    monkeypatch.setattr(buckets, "BUCKET_BYTES", 400)
+    monkeypatch.setattr(shared_part, "BUCKET_BYTES", 400)
 
 
 @pytest.fixture
@@ -255,15 +255,16 @@ def test_shares_cover_everything_and_differ_by_at_most_one(size, count):
 
 def test_buckets_hold_all_layers_from_last_to_first(monkeypatch):
     model = toy_cnn(4, "cpu")
-    monkeypatch.setattr(buckets, "BUCKET_BYTES", 400)
-    cut = Buckets(model, Workers(0, 2), Untimed())
+    monkeypatch.setattr(shared_part, "BUCKET_BYTES", 400)
+    part = SharedPart(model, Workers(0, 2), Scaler(), Untimed())
     # 12 * 4 + 4, 64 * 12 + 12 and 9 * 4 + 4 parameters
-    assert cut.layers == [["linear2", "linear1"], ["conv1"]]
-    assert cut.slices == [slice(40, 872), slice(0, 40)]
-    assert [bucket["bytes"] for bucket in cut.about()] == [832 * 4, 160]
-    assert list(cut.after()) == ["backward linear1", "backward conv1"]
-    monkeypatch.setattr(buckets, "BUCKET_BYTES", 4)
-    assert Buckets(model, Workers(0, 2), Untimed()).layers == [["linear2"], ["linear1"], ["conv1"]]
+    assert part.layers == [["linear2", "linear1"], ["conv1"]]
+    assert part.slices == [slice(40, 872), slice(0, 40)]
+    assert [bucket["bytes"] for bucket in part.buckets()] == [832 * 4, 160]
+    assert part.cuts == ["backward linear1", "backward conv1"]
+    monkeypatch.setattr(shared_part, "BUCKET_BYTES", 4)
+    part = SharedPart(model, Workers(0, 2), Scaler(), Untimed())
+    assert part.layers == [["linear2"], ["linear1"], ["conv1"]]
 
 
 def test_a_bucket_is_reduced_during_the_backward_pass_of_earlier_layers(data):

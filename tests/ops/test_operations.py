@@ -175,15 +175,9 @@ CASES = {
             **{name: normal(2, 2) for name in ("c0", "grad_h_n", "grad_c_n")},
         },
     ),
-    "lstm_backward_input": Case(
-        {"grad_input": normal(2, 3, 4)}, {"grad_gates": normal(2, 3, 8), "weight_ih": normal(8, 4)}
-    ),
     "lstm_backward_weight": Case(
         {"grad_weight_ih": normal(8, 4), "grad_weight_hh": normal(8, 2)},
         {"grad_gates": normal(2, 3, 8), "x": normal(2, 3, 4), "out": normal(2, 3, 2), "h0": normal(2, 2)},
-    ),
-    "lstm_backward_bias": Case(
-        {name: normal(8) for name in ("grad_bias_ih", "grad_bias_hh")}, {"grad_gates": normal(2, 3, 8)}
     ),
     "attention_forward": Case({"out": normal(*HEADS), "log_sum_exp": normal(2, 1, 3)}, QUERIES),
     "attention_backward": Case(

@@ -8,8 +8,9 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.beyond.attention import checks
 from cnn_numba.beyond.attention.gpu_tiled import ROWS, kernels_for
+from cnn_numba.beyond.scratch import fitted_scratch
 from cnn_numba.device.compiler import cuda, uint32
-from cnn_numba.ops.shapes import DEVICE, check_fit, check_kind
+from cnn_numba.ops.shapes import DEVICE, check_kind
 from cnn_numba.ops.shared.views import merge_axes
 
 THREADS = 256
@@ -25,16 +26,6 @@ class AttentionScratch(NamedTuple):
 def attention_scratch(q_shape, k_shape):
     """Allocate the `scratch` of `attention_backward`, for up to this many queries."""
     return AttentionScratch(device.empty(math.prod(q_shape[:3])))
-
-
-def _checked_averages(scratch, shape):
-    """Return the `averages` of a scratch, checked, as an array (heads, queries); None allocates it."""
-    if scratch is None:
-        scratch = attention_scratch(shape, shape)
-    check_kind("attention", scratch, AttentionScratch)
-    queries = math.prod(shape[:3])
-    check_fit(DEVICE, "attention", scratch, {"averages": (max(queries, scratch.averages.size),)})
-    return scratch.averages[:queries].reshape(shape[0] * shape[1], shape[2])
 
 
 def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
@@ -62,7 +53,10 @@ def attention_backward(
     """
     arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
     *_, grad_q, grad_k, grad_v = checks.attention_backward(DEVICE, *arrays, causal=causal)
-    averages = _checked_averages(scratch, q.shape)
+    scratch = attention_scratch(q.shape, k.shape) if scratch is None else scratch
+    check_kind("attention", scratch, AttentionScratch)
+    shapes = {"averages": (q.shape[0] * q.shape[1], q.shape[2])}
+    averages = fitted_scratch("attention", scratch, shapes).averages
     grad_output, q, k, v, out, log_sum_exp = map(merge_axes, (grad_output, q, k, v, out, log_sum_exp))
     block, _, backward_q, backward_kv = kernels_for(q.shape[2])
     inputs, options = (grad_output, q, k, v), (_scale(q), causal)

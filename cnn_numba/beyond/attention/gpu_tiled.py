@@ -6,12 +6,11 @@ multiplied by ``exp(largest - new largest)``: then they are what they would be h
 start. Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018), and Dao et al.,
 "FlashAttention" (2022).
 
-A thread holds up to 16 features. Two or four neighbours share a longer row: each multiplies every second (or
-fourth) group of four features, and shuffles add their sums up. Shorter rows are padded with zeros.
+A thread holds 16 features. `lanes` neighbours, up to four, share a longer row: each multiplies every second
+(or fourth) group of four features, and shuffles add their sums up. Shorter rows are padded with zeros.
 """
 
 import math
-from typing import NamedTuple
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
@@ -20,112 +19,92 @@ from cnn_numba.ops.shared.warps import ALL_LANES, load4
 ROWS = 64  # of a block: queries; keys where their gradients are computed
 TILE = 32  # rows of the other kind that are in shared memory at a time
 CHUNK = 8  # scores that a thread computes before it looks for a larger one
-MOST_FEATURES = 16  # of a thread
-HEAD_DIMS = 16, 32, 64  # those that have kernels; others are padded
+FEATURES = 16  # of a thread
+HEAD_DIMS = 16, 32, 64  # those that have kernels, with 1, 2 and 4 lanes; others are padded
 MINUS_INFINITY = float32(-math.inf)
 _HEADS, _ROWS = "float32[:, :, ::1]", "float32[:, ::1]"
 
 
-class _Rows(NamedTuple):
-    """How many threads share a row, and the device functions with which a thread works on its part of one."""
-
-    lanes: int  # threads that share a row
-    features: int  # of each thread
-    head_and_row: object  # (): the thread's head and row
-    copy_tile: object  # (array, head, first, tile): the block copies TILE rows, zeros past the last
-    load_row: object  # (array, head, row, part): load the thread's part of a row, zeros past the last
-    store_row: object  # (part, factor, array, head, row): store it times a factor, unless past the last
-    dot: object  # (part, tile, j): the product of the thread's row with row j of a tile
-    row_sum: object  # (value): the sum over the threads that share a row
-    add: object  # (weight, tile, j, part): add row j's part, times a weight, to the thread's part
+@cuda.jit(device=True, inline="always")
+def _head_and_row(lanes):
+    """Return the thread's head and row."""
+    row = uint32(cuda.blockIdx.x) * ROWS + uint32(cuda.threadIdx.x) // uint32(lanes)
+    return uint32(cuda.blockIdx.y), uint32(row)
 
 
-def _rows_of(head_dim):
-    """Make the functions for rows of up to `head_dim` features."""
-    lanes = max(1, head_dim // MOST_FEATURES)
-    features, threads = head_dim // lanes, ROWS * lanes
-    first_feature, feature = _features_of(lanes)
-
-    @cuda.jit(device=True)
-    def head_and_row():
-        row = uint32(cuda.blockIdx.x) * ROWS + uint32(cuda.threadIdx.x) // uint32(lanes)
-        return uint32(cuda.blockIdx.y), uint32(row)
-
-    @cuda.jit(device=True)
-    def copy_tile(array, head, first, tile):
-        for step in range(TILE * head_dim // threads):
-            i = uint32(cuda.threadIdx.x + step * threads)
-            row, d = uint32(first + i // uint32(head_dim)), uint32(i % uint32(head_dim))
-            inside = row < uint32(array.shape[1]) and d < uint32(array.shape[2])
-            tile[i] = array[head, row, d] if inside else float32(0)
-
-    @cuda.jit(device=True)
-    def load_row(array, head, row, part):
-        start = first_feature()
-        for i in range(features):
-            d = uint32(start + feature(i))
-            inside = row < uint32(array.shape[1]) and d < uint32(array.shape[2])
-            part[i] = array[head, row, d] if inside else float32(0)
-
-    @cuda.jit(device=True)
-    def store_row(part, factor, array, head, row):
-        start = first_feature()
-        for i in range(features):
-            d = uint32(start + feature(i))
-            if row < uint32(array.shape[1]) and d < uint32(array.shape[2]):
-                array[head, row, d] = part[i] * factor
-
-    moves = head_and_row, copy_tile, load_row, store_row
-    return _Rows(lanes, features, *moves, *_products_of(head_dim, lanes, features))
+@cuda.jit(device=True, inline="always")
+def _copy_tile(array, head, first, lanes, tile):
+    """Copy TILE rows with the whole block; zeros past the last one."""
+    for step in range(TILE * FEATURES // ROWS):
+        i = uint32(cuda.threadIdx.x + step * ROWS * lanes)
+        row, d = uint32(first + i // uint32(FEATURES * lanes)), uint32(i % uint32(FEATURES * lanes))
+        inside = row < uint32(array.shape[1]) and d < uint32(array.shape[2])
+        tile[i] = array[head, row, d] if inside else float32(0)
 
 
-def _features_of(lanes):
-    """Make the functions that return a thread's first feature, and how far from it the i-th one is."""
-
-    @cuda.jit(device=True)
-    def first_feature():
-        return uint32(cuda.threadIdx.x) % uint32(lanes) * 4
-
-    @cuda.jit(device=True)
-    def feature(i):
-        # Neighbours read neighbouring groups of four: different banks.
-        return uint32(i // 4 * 4 * lanes + i % 4)
-
-    return first_feature, feature
+@cuda.jit(device=True, inline="always")
+def _first_feature(lanes):
+    return uint32(cuda.threadIdx.x) % uint32(lanes) * 4
 
 
-def _products_of(head_dim, lanes, features):
-    """Make `dot`, `row_sum` and `add` of a `_Rows`."""
-    first_feature, feature = _features_of(lanes)
+@cuda.jit(device=True, inline="always")
+def _feature(i, lanes):
+    """Return how far from the thread's first feature its i-th one is."""
+    # Neighbours read neighbouring groups of four: different banks.
+    return uint32(i // 4 * 4 * lanes + i % 4)
 
-    @cuda.jit(device=True)
-    def dot(part, tile, j):
-        at = uint32(j * head_dim + first_feature())
-        total = float32(0)
-        for i in range(0, features, 4):
-            a, b, c, d = load4(tile, uint32(at + feature(i)))
-            total += part[i] * a + part[i + 1] * b + part[i + 2] * c + part[i + 3] * d
-        return row_sum(total)
 
-    @cuda.jit(device=True)
-    def row_sum(value):
-        if lanes > 1:
-            value += cuda.shfl_xor_sync(ALL_LANES, value, 1)
-        if lanes > 2:
-            value += cuda.shfl_xor_sync(ALL_LANES, value, 2)
-        return value
+@cuda.jit(device=True, inline="always")
+def _load_row(array, head, row, lanes, part):
+    """Load the thread's part of a row; zeros past the last one."""
+    start = _first_feature(lanes)
+    for i in range(FEATURES):
+        d = uint32(start + _feature(i, lanes))
+        inside = row < uint32(array.shape[1]) and d < uint32(array.shape[2])
+        part[i] = array[head, row, d] if inside else float32(0)
 
-    @cuda.jit(device=True)
-    def add(weight, tile, j, part):
-        at = uint32(j * head_dim + first_feature())
-        for i in range(0, features, 4):
-            a, b, c, d = load4(tile, uint32(at + feature(i)))
-            part[i] += weight * a
-            part[i + 1] += weight * b
-            part[i + 2] += weight * c
-            part[i + 3] += weight * d
 
-    return dot, row_sum, add
+@cuda.jit(device=True, inline="always")
+def _store_row(part, factor, array, head, row, lanes):
+    """Store the thread's part of a row times a factor, unless it is past the last one."""
+    start = _first_feature(lanes)
+    for i in range(FEATURES):
+        d = uint32(start + _feature(i, lanes))
+        if row < uint32(array.shape[1]) and d < uint32(array.shape[2]):
+            array[head, row, d] = part[i] * factor
+
+
+@cuda.jit(device=True, inline="always")
+def _row_sum(value, lanes):
+    """Sum over the threads that share a row."""
+    if lanes > 1:
+        value += cuda.shfl_xor_sync(ALL_LANES, value, 1)
+    if lanes > 2:
+        value += cuda.shfl_xor_sync(ALL_LANES, value, 2)
+    return value
+
+
+@cuda.jit(device=True, inline="always")
+def _dot(part, tile, j, lanes):
+    """Return the product of the row of which the thread has a part, and row j of a tile."""
+    at = uint32(j * (FEATURES * lanes) + _first_feature(lanes))
+    total = float32(0)
+    for i in range(0, FEATURES, 4):
+        a, b, c, d = load4(tile, uint32(at + _feature(i, lanes)))
+        total += part[i] * a + part[i + 1] * b + part[i + 2] * c + part[i + 3] * d
+    return _row_sum(total, lanes)
+
+
+@cuda.jit(device=True, inline="always")
+def _add(weight, tile, j, lanes, part):
+    """Add row j of a tile, times a weight, to the thread's part of a row."""
+    at = uint32(j * (FEATURES * lanes) + _first_feature(lanes))
+    for i in range(0, FEATURES, 4):
+        a, b, c, d = load4(tile, uint32(at + _feature(i, lanes)))
+        part[i] += weight * a
+        part[i + 1] += weight * b
+        part[i + 2] += weight * c
+        part[i + 3] += weight * d
 
 
 @cuda.jit(device=True)
@@ -146,27 +125,15 @@ def _weight_of(score, log_sum_exp, seen):
     return math.exp(score - log_sum_exp) if seen else float32(0)
 
 
-def _forward(head_dim, rows):
-    lanes, features, head_and_row, copy_tile, load_row, store_row, dot, _, add = rows
-    tile_size = TILE * head_dim
+@cuda.jit(device=True, inline="always")
+def _score(q_part, k_tile, j, start, query, keys, causal, lanes):
+    """Return the score of key j of a tile; minus infinity if the query doesn't see it."""
+    score = _dot(q_part, k_tile, j, lanes)
+    return score if _is_seen(query, uint32(start + j), keys, causal) else MINUS_INFINITY
 
-    @cuda.jit(device=True)
-    def score_chunk(q_part, k_tile, first, start, query, keys, causal, scores):
-        """Compute the scores of CHUNK keys of the tile; return the largest one."""
-        largest = MINUS_INFINITY
-        for c in range(CHUNK):
-            j = uint32(first + c)
-            score = dot(q_part, k_tile, j)
-            scores[c] = score if _is_seen(query, uint32(start + j), keys, causal) else MINUS_INFINITY
-            largest = max(largest, scores[c])
-        return largest
 
-    @cuda.jit(device=True)
-    def rescale(average, total, factor):
-        """Multiply the average in place; return the total times the factor."""
-        for i in range(features):
-            average[i] *= factor
-        return total * factor
+def _forward(head_dim):
+    lanes, tile_size = head_dim // FEATURES, TILE * head_dim
 
     @cuda.jit(launch_bounds=ROWS * lanes)
     @device.signature(
@@ -177,40 +144,45 @@ def _forward(head_dim, rows):
         """Average for ROWS queries per block, one or more threads each; launched over (queries, heads)."""
         k_tile = cuda.shared.array(tile_size, float32, alignment=16)
         v_tile = cuda.shared.array(tile_size, float32, alignment=16)
-        q_part = cuda.local.array(features, float32)
-        average = cuda.local.array(features, float32)
+        q_part = cuda.local.array(FEATURES, float32)
+        average = cuda.local.array(FEATURES, float32)
         scores = cuda.local.array(CHUNK, float32)
-        head, query = head_and_row()
-        load_row(q, head, query, q_part)
-        for i in range(features):
+        head, query = _head_and_row(lanes)
+        _load_row(q, head, query, lanes, q_part)
+        for i in range(FEATURES):
             q_part[i] *= scale
             average[i] = 0
         largest, total = MINUS_INFINITY, float32(0)
         keys = uint32(k.shape[1])
         for start in range(0, _keys_to_see(keys, causal), TILE):
-            copy_tile(k, head, start, k_tile)
-            copy_tile(v, head, start, v_tile)
+            _copy_tile(k, head, start, lanes, k_tile)
+            _copy_tile(v, head, start, lanes, v_tile)
             cuda.syncthreads()  # the tiles are complete
             for first in range(0, TILE, CHUNK):
-                chunk_largest = score_chunk(q_part, k_tile, first, start, query, keys, causal, scores)
-                new_largest = max(largest, chunk_largest)
-                total = rescale(average, total, math.exp(largest - new_largest))
+                new_largest = largest
+                for c in range(CHUNK):
+                    j = uint32(first + c)
+                    scores[c] = _score(q_part, k_tile, j, start, query, keys, causal, lanes)
+                    new_largest = max(new_largest, scores[c])
+                factor = math.exp(largest - new_largest)
+                total *= factor
+                for i in range(FEATURES):
+                    average[i] *= factor
                 largest = new_largest
                 for c in range(CHUNK):
                     weight = math.exp(scores[c] - largest)
                     total += weight
-                    add(weight, v_tile, first + c, average)
+                    _add(weight, v_tile, first + c, lanes, average)
             cuda.syncthreads()  # all threads have read them
-        store_row(average, float32(1) / total, out, head, query)
+        _store_row(average, float32(1) / total, out, head, query, lanes)
         if query < uint32(q.shape[1]) and uint32(cuda.threadIdx.x) % uint32(lanes) == 0:
             log_sum_exp[head, query] = largest + math.log(total)
 
     return forward
 
 
-def _backward_q(head_dim, rows):
-    lanes, features, head_and_row, copy_tile, load_row, store_row, dot, row_sum, add = rows
-    tile_size = TILE * head_dim
+def _backward_q(head_dim):
+    lanes, tile_size = head_dim // FEATURES, TILE * head_dim
 
     @cuda.jit(launch_bounds=ROWS * lanes)
     @device.signature(
@@ -221,20 +193,20 @@ def _backward_q(head_dim, rows):
         """Compute grad_q for ROWS queries per block, and the `averages`; launched over (queries, heads)."""
         k_tile = cuda.shared.array(tile_size, float32, alignment=16)
         v_tile = cuda.shared.array(tile_size, float32, alignment=16)
-        q_part = cuda.local.array(features, float32)
-        gradient = cuda.local.array(features, float32)
-        sums = cuda.local.array(features, float32)
-        head, query = head_and_row()
+        q_part = cuda.local.array(FEATURES, float32)
+        gradient = cuda.local.array(FEATURES, float32)
+        sums = cuda.local.array(FEATURES, float32)
+        head, query = _head_and_row(lanes)
         inside = query < uint32(q.shape[1])
-        load_row(q, head, query, q_part)
-        load_row(grad_output, head, query, gradient)
-        load_row(out, head, query, sums)
+        _load_row(q, head, query, lanes, q_part)
+        _load_row(grad_output, head, query, lanes, gradient)
+        _load_row(out, head, query, lanes, sums)
         average = float32(0)
-        for i in range(features):
+        for i in range(FEATURES):
             average += gradient[i] * sums[i]
             q_part[i] *= scale
             sums[i] = 0
-        average = row_sum(average)
+        average = _row_sum(average, lanes)
         logarithm = float32(0)
         if inside:
             logarithm = log_sum_exp[head, query]
@@ -242,23 +214,22 @@ def _backward_q(head_dim, rows):
                 averages[head, query] = average
         keys = uint32(k.shape[1])
         for start in range(0, _keys_to_see(keys, causal), TILE):
-            copy_tile(k, head, start, k_tile)
-            copy_tile(v, head, start, v_tile)
+            _copy_tile(k, head, start, lanes, k_tile)
+            _copy_tile(v, head, start, lanes, v_tile)
             cuda.syncthreads()
             for j in range(TILE):
                 seen = inside and _is_seen(query, uint32(start + j), keys, causal)
-                weight = _weight_of(dot(q_part, k_tile, j), logarithm, seen)
-                grad_score = weight * (dot(gradient, v_tile, j) - average)
-                add(grad_score, k_tile, j, sums)
+                weight = _weight_of(_dot(q_part, k_tile, j, lanes), logarithm, seen)
+                grad_score = weight * (_dot(gradient, v_tile, j, lanes) - average)
+                _add(grad_score, k_tile, j, lanes, sums)
             cuda.syncthreads()
-        store_row(sums, scale, grad_q, head, query)
+        _store_row(sums, scale, grad_q, head, query, lanes)
 
     return backward_q
 
 
-def _backward_kv(head_dim, rows):
-    lanes, features, head_and_row, copy_tile, load_row, store_row, dot, _, add = rows
-    tile_size = TILE * head_dim
+def _backward_kv(head_dim):
+    lanes, tile_size = head_dim // FEATURES, TILE * head_dim
 
     @cuda.jit(launch_bounds=ROWS * lanes)
     @device.signature(
@@ -269,14 +240,14 @@ def _backward_kv(head_dim, rows):
         """Compute grad_k and grad_v for ROWS keys per block; launched over (keys, heads)."""
         q_tile = cuda.shared.array(tile_size, float32, alignment=16)
         gradient_tile = cuda.shared.array(tile_size, float32, alignment=16)
-        k_part = cuda.local.array(features, float32)
-        v_part = cuda.local.array(features, float32)
-        k_sums = cuda.local.array(features, float32)
-        v_sums = cuda.local.array(features, float32)
-        head, key = head_and_row()
-        load_row(k, head, key, k_part)
-        load_row(v, head, key, v_part)
-        for i in range(features):
+        k_part = cuda.local.array(FEATURES, float32)
+        v_part = cuda.local.array(FEATURES, float32)
+        k_sums = cuda.local.array(FEATURES, float32)
+        v_sums = cuda.local.array(FEATURES, float32)
+        head, key = _head_and_row(lanes)
+        _load_row(k, head, key, lanes, k_part)
+        _load_row(v, head, key, lanes, v_part)
+        for i in range(FEATURES):
             k_part[i] *= scale
             k_sums[i] = float32(0)
             v_sums[i] = float32(0)
@@ -284,30 +255,27 @@ def _backward_kv(head_dim, rows):
         # Causal: no query before the block's first key sees any of its keys.
         begin = uint32(cuda.blockIdx.x * ROWS) if causal else uint32(0)
         for start in range(begin, queries, uint32(TILE)):
-            copy_tile(q, head, start, q_tile)
-            copy_tile(grad_output, head, start, gradient_tile)
+            _copy_tile(q, head, start, lanes, q_tile)
+            _copy_tile(grad_output, head, start, lanes, gradient_tile)
             cuda.syncthreads()
             for i in range(uint32(0), min(uint32(TILE), uint32(queries - start))):
                 query = uint32(start + i)
                 seen = _is_seen(query, key, keys, causal)
-                weight = _weight_of(dot(k_part, q_tile, i), log_sum_exp[head, query], seen)
-                grad_score = weight * (dot(v_part, gradient_tile, i) - averages[head, query])
-                add(weight, gradient_tile, i, v_sums)
-                add(grad_score, q_tile, i, k_sums)
+                weight = _weight_of(_dot(k_part, q_tile, i, lanes), log_sum_exp[head, query], seen)
+                grad_score = weight * (_dot(v_part, gradient_tile, i, lanes) - averages[head, query])
+                _add(weight, gradient_tile, i, lanes, v_sums)
+                _add(grad_score, q_tile, i, lanes, k_sums)
             cuda.syncthreads()
-        store_row(k_sums, scale, grad_k, head, key)
-        store_row(v_sums, float32(1), grad_v, head, key)
+        _store_row(k_sums, scale, grad_k, head, key, lanes)
+        _store_row(v_sums, float32(1), grad_v, head, key, lanes)
 
     return backward_kv
 
 
-def _make_kernels(head_dim):
-    """Return the threads of a block, and the three kernels, for rows of up to `head_dim` features."""
-    rows = _rows_of(head_dim)
-    return ROWS * rows.lanes, *(make(head_dim, rows) for make in (_forward, _backward_q, _backward_kv))
-
-
-_KERNELS = {head_dim: _make_kernels(head_dim) for head_dim in HEAD_DIMS}
+_KERNELS = {
+    head_dim: (ROWS * head_dim // FEATURES, _forward(head_dim), _backward_q(head_dim), _backward_kv(head_dim))
+    for head_dim in HEAD_DIMS
+}
 # Module-level names, by which `cnn-numba inspect` finds them.
 _, attention_forward_16_kernel, attention_backward_q_16_kernel, attention_backward_kv_16_kernel = _KERNELS[16]
 _, attention_forward_32_kernel, attention_backward_q_32_kernel, attention_backward_kv_32_kernel = _KERNELS[32]
@@ -315,7 +283,7 @@ _, attention_forward_64_kernel, attention_backward_q_64_kernel, attention_backwa
 
 
 def kernels_for(head_dim):
-    """Return the result of `_make_kernels` that fits rows of `head_dim` features."""
+    """Return the threads of a block, and the three kernels, for rows of `head_dim` features."""
     for most in HEAD_DIMS:
         if head_dim <= most:
             return _KERNELS[most]

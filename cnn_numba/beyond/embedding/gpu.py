@@ -110,19 +110,8 @@ def gather_windows_at_kernel(text, order, cursor, batch_size, windows, stride, l
 def gather_windows_at(text, order, cursor, stride, x, y, batch_size=None):
     """Gather the windows of the batch under the cursor in one launch, which a CUDA graph can record.
 
-    Window i is number ``order[cursor[0] * batch_size + i]``; see `gather_windows` and
-    `ops.gather.gpu.gather_batch_at`.
-
-    Parameters
-    ----------
-    text, stride
-        As for `gather_windows`.
-    order, cursor, batch_size
-        As for `gather_batch_at`: the windows of an epoch, and which batch.
-    x : device array, shape (n, T), int32
-        Written to; -1 where an index is invalid.
-    y : device array, shape (n * T,), int32
-        Likewise.
+    Window i is number ``order[cursor[0] * batch_size + i]``; for an invalid one, `x` and `y` are -1. See
+    `gather_windows` and `ops.gather.gpu.gather_batch_at`.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Normalisation on the CPU: one channel, or one sample, at a time.
 
-Mean and variance take two passes with float64 sums, so that a large mean costs no digits: in float32,
+Mean and variance take two passes with float64 sums, so a large mean loses no precision: in float32,
 ``average of x**2 - mean**2`` of numbers around 1000 is noise. The second pass finds a channel or a sample in
 the cache. Cores divide the channels, samples or features among themselves and never add to the same number:
 the result doesn't depend on how many there are.
@@ -16,7 +16,7 @@ from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 from cnn_numba.ops.shared.views import flat_planes
 
-# Features that are added up over all samples at a time: few enough for their sums to stay in the first cache.
+# Features that are added up over all samples at a time: few enough for their sums to stay in the L1 cache.
 FEATURE_BLOCK = 128
 
 

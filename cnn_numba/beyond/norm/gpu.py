@@ -1,10 +1,10 @@
 """Batch normalisation on the GPU: a block sums up a channel, or a part of one.
 
 A few channels would leave most of a GPU idle, so long ones are divided among several blocks, and a second
-launch combines their results. Until then the results lie in the first elements of the output, which the third
-launch overwrites. That saves an argument for scratch space, and an allocation.
+launch combines their results. These are in the first elements of the output, which the third launch
+overwrites, so no scratch space is needed.
 
-Layer normalisation is in `gpu_layer`; `gpu_sums` says how both keep their digits.
+Layer normalisation is in `gpu_layer`; `gpu_sums` says how both sum without losing precision.
 """
 
 import numpy as np
@@ -260,11 +260,12 @@ def batch_norm2d_backward(
     share = np.float32(1 / count if training else 0)
     if _is_long(x):
         parts = device.blocks(count, PART)
-        shares = two_scratch(grad_input, x.shape[1], parts)
-        arguments = gradient_planes, planes, mean, inv_std, PART, *shares
+        partial_sums = two_scratch(grad_input, x.shape[1], parts)
+        arguments = gradient_planes, planes, mean, inv_std, PART, *partial_sums
         grid, block = (parts, x.shape[1]), whole_warps(PART, THREADS)
         device.launch(batch_norm2d_gradient_parts_kernel, grid, block, *arguments)
-        device.launch_for_each(add_parts_kernel, WARP * x.shape[1], THREADS, *shares, grad_weight, grad_bias)
+        arrays = *partial_sums, grad_weight, grad_bias
+        device.launch_for_each(add_parts_kernel, WARP * x.shape[1], THREADS, *arrays)
         arguments = weight, mean, inv_std, share, grad_weight, grad_bias, grad_input.ravel()
         flat = grad_output.ravel(), x.ravel(), planes.shape[2]
         device.launch_for_each(batch_norm2d_backward_input_kernel, x.size, THREADS, *flat, *arguments)

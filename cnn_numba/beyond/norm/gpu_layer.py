@@ -36,16 +36,16 @@ rounded_product = ptx(_product, "mul.rn.f32 $0, $1, $2;", "=f,f,f", float32, flo
 def layer_norm_forward_kernel(x, weight, bias, eps, out, mean, inv_std):
     """Normalise one sample per block, x and out being (1, samples, features); launched over the samples."""
     sample, (thread, threads) = uint32(cuda.blockIdx.x), threads_of_block()
-    first, features = 0, uint32(x.shape[2])
-    centre, squares = moments(x, sample, first, features)
-    centre += x[first, sample, first]
+    features = uint32(x.shape[2])
+    centre, squares = moments(x, sample, 0, features)
+    centre += x[0, sample, 0]
     scale = inverse_std(squares / float32(features), eps)
     if thread == 0:
         mean[sample] = centre
         inv_std[sample] = scale
     i = thread
     while i < features:
-        out[first, sample, i] = (x[first, sample, i] - centre) * scale * weight[i] + bias[i]
+        out[0, sample, i] = (x[0, sample, i] - centre) * scale * weight[i] + bias[i]
         i = uint32(i + threads)
 
 
@@ -128,13 +128,13 @@ def layer_norm_backward(
     parts = device.blocks(samples, PART_ROWS)
     sums = grad_weight.ravel(), grad_bias.ravel()
     # A single part is the sum. Several lie in grad_input until they are added up.
-    shares = [array.reshape(features, 1) for array in sums]
+    partial_sums = [array.reshape(features, 1) for array in sums]
     if parts > 1:
-        shares = two_scratch(grad_input, features, parts)
+        partial_sums = two_scratch(grad_input, features, parts)
     grid, block = (device.blocks(features, WARP), parts), (WARP, COLUMN_ROWS)
-    device.launch(layer_norm_columns_kernel, grid, block, *rows, *statistics, PART_ROWS, *shares)
+    device.launch(layer_norm_columns_kernel, grid, block, *rows, *statistics, PART_ROWS, *partial_sums)
     if parts > 1:
-        device.launch_for_each(add_parts_kernel, WARP * features, THREADS, *shares, *sums)
+        device.launch_for_each(add_parts_kernel, WARP * features, THREADS, *partial_sums, *sums)
     arguments = *rows, weight.ravel(), *statistics, grad_input.reshape(samples, features)
     device.launch(layer_norm_backward_input_kernel, samples, whole_warps(features, THREADS), *arguments)
     return grad_input, grad_weight, grad_bias

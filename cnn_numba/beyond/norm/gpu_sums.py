@@ -1,7 +1,7 @@
-"""Shared by both normalisations on the GPU: sums that keep their digits, and scratch space for them.
+"""Shared by both normalisations on the GPU: sums that lose no precision, and scratch space for them.
 
 Three things keep the seven digits of float32. The first number of a channel is subtracted from all before
-they are added, so that a large mean costs no digits. Mean and squared distances take two passes. And each
+they are added, so a large mean loses no precision. Mean and squared distances take two passes. And each
 thread adds with Kahan's correction: memory takes longer than its three more additions, and a sum of a million
 numbers is as good as one in float64 that is rounded at the end.
 """

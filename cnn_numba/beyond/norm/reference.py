@@ -3,13 +3,6 @@
 Both kinds give numbers mean 0 and variance 1, then scale and shift them by learned weights. Batch
 normalisation averages over all pixels of a channel in the whole batch, layer normalisation over the features
 of one sample, which never depends on the others.
-
-The gradients of both follow from one formula. With ``x_hat = (x - mean) * inv_std``, ``g`` the gradient with
-respect to x_hat, and averages over the same axes as the statistics::
-
-    grad_input = inv_std * (g - average of g - x_hat * average of (g * x_hat))
-
-The two averages flow back through the mean and through the variance.
 """
 
 import numpy as np

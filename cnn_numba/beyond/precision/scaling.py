@@ -32,7 +32,7 @@ class LossScaler(Scaler):
     ----------
     model : Sequential
     scale : float
-        The initial scale. Powers of two lose no digits.
+        The initial scale. Powers of two lose no precision.
     growth : float
         The factor after `interval` good steps in a row.
     backoff : float

@@ -12,9 +12,7 @@ lstm_backward = Spec(
     " grad_c_n?[N H] -> grad_gates[N T 4H], grad_h0[N H], grad_c0[N H]",
     filled="N T H",
 )
-lstm_backward_input = Spec("grad_gates[N T 4H], weight_ih[4H I] -> grad_input[N T I]", filled="N T H")
 lstm_backward_weight = Spec(
     "grad_gates[N T 4H], x[N T I], out[N T H], h0?[N H] -> grad_weight_ih[4H I], grad_weight_hh[4H H]",
     filled="N T H",
 )
-lstm_backward_bias = Spec("grad_gates[N T 4H] -> grad_bias_ih[4H], grad_bias_hh[4H]", filled="N T H")

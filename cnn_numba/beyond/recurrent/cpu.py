@@ -14,8 +14,9 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.beyond.recurrent import checks
-from cnn_numba.ops.dense.cpu import linear_backward_bias, linear_backward_input
-from cnn_numba.ops.shapes import HOST, check_fit, check_kind
+from cnn_numba.beyond.scratch import fitted_scratch
+from cnn_numba.ops.dense.cpu import linear_backward_weight
+from cnn_numba.ops.shapes import HOST, check_kind
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 from cnn_numba.ops.shared.tile import (
     TILE_COLUMNS,
@@ -27,55 +28,33 @@ from cnn_numba.ops.shared.tile import (
 )
 from cnn_numba.ops.shared.views import merge_axes
 
-#: Rows of the gates that are multiplied at a time for the weights' gradients: so few that they stay in the
-#: caches and their pages in the TLB.
-DEPTH = 128
-
 
 class LstmScratch(NamedTuple):
     """Working space of an LSTM, float32."""
 
     panels: np.ndarray  # (size,): the weights in panels of their columns or rows
-    tile: np.ndarray  # (threads, TILE_ROWS * TILE_COLUMNS): the products with TILE_ROWS rows
-    joined: np.ndarray  # (N, T, I + H): for each step, its input and the hidden state before it
-    grad_joined: np.ndarray  # (4H, I + H): the gradients of both weights
-    panel: np.ndarray  # (threads, (DEPTH + 1) * TILE_COLUMNS): some rows of `joined`, for those gradients
+    joined: np.ndarray  # (N, I + H): the input of a step, and the hidden state before it
+    before: np.ndarray  # (N, T, H): the hidden state before each step
 
 
 def lstm_scratch(batch_size, steps, input_size, hidden_size):
-    """Allocate the `scratch` of `lstm_forward` and its gradients, for batches of up to `batch_size`."""
+    """Allocate the `scratch` of `lstm_forward` and its gradients, for up to these sizes."""
     shapes = _scratch_shapes(batch_size, steps, input_size, hidden_size)
-    return LstmScratch(*(aligned_zeros(shape) for shape in shapes.values()))
+    return LstmScratch(*map(aligned_zeros, shapes.values()))
 
 
 def _scratch_shapes(batch_size, steps, input_size, hidden_size):
-    gates, joined, threads = 4 * hidden_size, input_size + hidden_size, numba.get_num_threads()
+    gates, joined = 4 * hidden_size, input_size + hidden_size
     forward = round_up(gates, TILE_COLUMNS) * (joined + 1)
     backward = round_up(hidden_size, TILE_COLUMNS) * (gates + 1)
-    return {
-        "panels": (max(forward, backward),),
-        "tile": (threads, TILE_ROWS * TILE_COLUMNS),
-        "joined": (batch_size, steps, joined),
-        "grad_joined": (gates, joined),
-        "panel": (threads, (DEPTH + 1) * TILE_COLUMNS),
-    }
+    before = batch_size, steps, hidden_size
+    return {"panels": (max(forward, backward),), "joined": (batch_size, joined), "before": before}
 
 
-def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
-    """Return a checked scratch for `batch_size` samples, from one for at least as many; None allocates it.
-
-    An `input_size` of None allows any.
-    """
-    if scratch is None:
-        return lstm_scratch(batch_size, steps, input_size or 1, hidden_size)
+def _fitted(scratch, *sizes):
+    scratch = lstm_scratch(*sizes) if scratch is None else scratch
     check_kind("lstm", scratch, LstmScratch)
-    samples, joined = max(batch_size, len(scratch.joined)), scratch.joined.shape[-1]
-    input_size = input_size or joined - hidden_size
-    shapes = _scratch_shapes(samples, steps, input_size, hidden_size)
-    for name in ("tile", "panel"):
-        shapes[name] = (len(scratch.tile), *shapes[name][1:])  # any number of threads will do
-    check_fit(HOST, "lstm", scratch, shapes)
-    return scratch._replace(joined=scratch.joined[:batch_size])
+    return fitted_scratch("lstm", scratch, _scratch_shapes(*sizes))
 
 
 # --- Arithmetic that LLVM vectorises -----------------------------------------------------------------------
@@ -111,8 +90,6 @@ def _tanh(x):
 
 # --- Forward -----------------------------------------------------------------------------------------------
 
-_NOTHING = np.empty(0, np.float32)
-
 
 def lstm_forward(
     x, weight_ih, weight_hh, bias_ih=None, bias_hh=None, h0=None, c0=None, out=None, h_n=None, c_n=None,
@@ -124,22 +101,21 @@ def lstm_forward(
     """
     arrays = x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
     *_, out, h_n, c_n, cells, gates = checks.lstm_forward(HOST, *arrays)
-    scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
+    scratch = _fitted(scratch, *x.shape, out.shape[2])
     h_n[...] = 0 if h0 is None else h0
     c_n[...] = 0 if c0 is None else c0
     biases = [bias for bias in (bias_ih, bias_hh) if bias is not None]
     bias = sum(biases, start=np.zeros(len(weight_hh), np.float32))
     arrays = scratch.joined, h_n, c_n, out, cells, gates
-    _forward(x, weight_ih, weight_hh, bias, *arrays, scratch.panels, scratch.tile)
+    _forward(x, weight_ih, weight_hh, bias, *arrays, scratch.panels, numba.get_num_threads())
     return out, h_n, c_n, cells, gates
 
 
 @parallel_jit
-def _forward(x, weight_ih, weight_hh, bias, joined, h, c, out, cells, gates, panels, tiles):
+def _forward(x, weight_ih, weight_hh, bias, joined, h, c, out, cells, gates, panels, threads):
     """Go through time, updating the states h and c."""
     batch_size, steps, inputs = x.shape
-    threads, pitch = tiles.shape[0], joined.shape[2]
-    left = joined.reshape(-1)
+    left, pitch = joined.reshape(-1), joined.shape[1]
     _pack_bias(bias, pitch + 1, panels)
     _pack(weight_ih.T, 1, pitch + 1, panels)
     _pack(weight_hh.T, 1 + inputs, pitch + 1, panels)
@@ -147,9 +123,9 @@ def _forward(x, weight_ih, weight_hh, bias, joined, h, c, out, cells, gates, pan
         samples = thread * batch_size // threads, (thread + 1) * batch_size // threads
         for t in range(steps):
             for n in range(samples[0], samples[1]):
-                _copy(x[n, t], joined[n, t, :inputs])
-                _copy(h[n], joined[n, t, inputs:])
-            _multiply(left, t * pitch, steps * pitch, pitch, panels, tiles[thread], gates, t, samples)
+                _copy(x[n, t], joined[n, :inputs])
+                _copy(h[n], joined[n, inputs:])
+            _multiply(left, 0, pitch, pitch, panels, gates, t, samples)
             for n in range(samples[0], samples[1]):
                 _cell_forward(gates[n, t], c[n], cells[n, t], h[n], out[n, t])
 
@@ -172,7 +148,7 @@ def _pack(b, first, depth, panels):
 
 @serial_jit
 def _pack_bias(bias, depth, panels):
-    """Begin each panel with the bias, or with zeros if it is empty."""
+    """Begin each panel with the bias, and zeros after its last element."""
     for column in range(0, panels.size // depth, TILE_COLUMNS):
         panels[column * depth : column * depth + TILE_COLUMNS] = 0
     for i in range(bias.size):
@@ -180,9 +156,10 @@ def _pack_bias(bias, depth, panels):
 
 
 @serial_jit
-def _multiply(left, start, pitch, depth, panels, tile, out, t, samples):
+def _multiply(left, start, pitch, depth, panels, out, t, samples):
     """Set ``out[n, t] = left[start + n * pitch :][:depth] @ panels`` for each n in the range `samples`."""
     columns, (first, end), starts = out.shape[2], samples, np.empty(TILE_ROWS, np.int64)
+    tile = np.empty(TILE_ROWS * TILE_COLUMNS, np.float32)
     for column in range(0, columns, TILE_COLUMNS):
         panel, width = column * (depth + 1), min(TILE_COLUMNS, columns - column)
         for row in range(first, end, TILE_ROWS):
@@ -217,24 +194,24 @@ def lstm_backward(
     inputs = cells, gates, weight_hh, grad_output, c0, grad_h_n, grad_c_n
     *_, grad_gates, grad_h0, grad_c0 = checks.lstm_backward(HOST, *inputs, grad_gates, grad_h0, grad_c0)
     batch_size, steps, hidden = cells.shape
-    scratch = _checked_scratch(scratch, batch_size, steps, None, hidden)
+    scratch = _fitted(scratch, batch_size, steps, 0, hidden)
     grad_h0[...] = 0 if grad_h_n is None else grad_h_n
     grad_c0[...] = 0 if grad_c_n is None else grad_c_n
+    c0 = np.zeros_like(grad_c0) if c0 is None else c0
     # An empty array stands for zeros: a branch per step instead of a second kernel.
-    grad_output = _NOTHING.reshape(0, 0, 0) if grad_output is None else grad_output
-    c0 = _NOTHING.reshape(0, 0) if c0 is None else c0
+    grad_output = np.empty((0, 0, 0), np.float32) if grad_output is None else grad_output
     arrays = cells, gates, c0, grad_gates, grad_h0, grad_c0
-    _backward(grad_output, weight_hh, *arrays, scratch.panels, scratch.tile)
+    _backward(grad_output, weight_hh, *arrays, scratch.panels, numba.get_num_threads())
     return grad_gates, grad_h0, grad_c0
 
 
 @parallel_jit
-def _backward(grad_output, weight_hh, cells, gates, c0, grad_gates, grad_h, grad_c, panels, tiles):
+def _backward(grad_output, weight_hh, cells, gates, c0, grad_gates, grad_h, grad_c, panels, threads):
     """Go back through time, updating the states' gradients grad_h and grad_c."""
     batch_size, steps, hidden = cells.shape
-    threads, left, size = tiles.shape[0], grad_gates.reshape(-1), 4 * hidden
-    nothing, products = grad_h[0, :0], grad_h.reshape(batch_size, 1, hidden)
-    _pack_bias(nothing, size + 1, panels)
+    left, size = grad_gates.reshape(-1), 4 * hidden
+    products = grad_h.reshape(batch_size, 1, hidden)
+    _pack_bias(np.zeros(hidden, np.float32), size + 1, panels)
     _pack(weight_hh, 1, size + 1, panels)
     for thread in prange(threads):
         samples = thread * batch_size // threads, (thread + 1) * batch_size // threads
@@ -243,9 +220,9 @@ def _backward(grad_output, weight_hh, cells, gates, c0, grad_gates, grad_h, grad
             for n in range(samples[0], samples[1]):
                 if grad_output.size:
                     _add(grad_output[n, t], grad_h[n])
-                before = cells[n, t - 1] if t > 0 else c0[n] if c0.size else nothing
+                before = cells[n, t - 1] if t > 0 else c0[n]
                 _cell_backward(gates[n, t], cells[n, t], before, grad_h[n], grad_c[n], grad_gates[n, t])
-            _multiply(left, t * size, steps * size, size, panels, tiles[thread], products, 0, samples)
+            _multiply(left, t * size, steps * size, size, panels, products, 0, samples)
 
 
 @serial_jit
@@ -258,26 +235,18 @@ def _add(source, target):
 def _cell_backward(gates, cell, before, grad_h, grad_c, grad_gates):
     """Compute the gradients of one sample's gates from those of its states; update grad_c.
 
-    `before` is the cell of the step before, empty for zeros.
+    `before` is the cell after the step before.
     """
-    hidden, one, has_before = cell.size, np.float32(1.0), before.size > 0
+    hidden, one = cell.size, np.float32(1.0)
     for j in range(hidden):
         i, f, g, o = gates[j], gates[hidden + j], gates[2 * hidden + j], gates[3 * hidden + j]
-        squashed, start = _tanh(cell[j]), before[j] if has_before else np.float32(0.0)
-        dh = grad_h[j]
+        squashed, dh = _tanh(cell[j]), grad_h[j]
         dc = grad_c[j] + dh * o * (one - squashed * squashed)
         grad_gates[j] = dc * g * i * (one - i)
-        grad_gates[hidden + j] = dc * start * f * (one - f)
+        grad_gates[hidden + j] = dc * before[j] * f * (one - f)
         grad_gates[2 * hidden + j] = dc * i * (one - g * g)
         grad_gates[3 * hidden + j] = dh * squashed * o * (one - o)
         grad_c[j] = dc * f
-
-
-def lstm_backward_input(grad_gates, weight_ih, grad_input=None):
-    """Send the gradient from the gates back to the inputs; see `reference.lstm_backward_input`."""
-    *_, grad_input = checks.lstm_backward_input(HOST, grad_gates, weight_ih, grad_input)
-    linear_backward_input(merge_axes(grad_gates), weight_ih, merge_axes(grad_input))
-    return grad_input
 
 
 def lstm_backward_weight(
@@ -286,42 +255,10 @@ def lstm_backward_weight(
     """Compute the gradients of both weights; see `reference.lstm_backward_weight`."""
     arrays = grad_gates, x, out, h0, grad_weight_ih, grad_weight_hh
     *_, grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(HOST, *arrays)
-    scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
-    inputs, joined, grad_joined = x.shape[2], scratch.joined, scratch.grad_joined
-    joined[:, :, :inputs] = x
-    joined[:, 0, inputs:] = 0 if h0 is None else h0
-    joined[:, 1:, inputs:] = out[:, :-1]
-    _backward_weight(merge_axes(grad_gates), merge_axes(joined), scratch.panel, scratch.tile, grad_joined)
-    grad_weight_ih[...], grad_weight_hh[...] = grad_joined[:, :inputs], grad_joined[:, inputs:]
+    before = _fitted(scratch, *x.shape, out.shape[2]).before
+    before[:, 0] = 0 if h0 is None else h0
+    before[:, 1:] = out[:, :-1]
+    rows = merge_axes(grad_gates)
+    linear_backward_weight(rows, merge_axes(x), grad_weight_ih)
+    linear_backward_weight(rows, merge_axes(before), grad_weight_hh)
     return grad_weight_ih, grad_weight_hh
-
-
-@parallel_jit
-def _backward_weight(grad_gates, joined, panels, tiles, out):
-    """Set ``out = grad_gates.T @ joined``, DEPTH rows of both at a time; the cores divide the gates."""
-    (depth, rows), columns = grad_gates.shape, joined.shape[1]
-    threads, left = tiles.shape[0], grad_gates.reshape(-1)
-    for thread in prange(threads):
-        first, end = thread * rows // threads, (thread + 1) * rows // threads
-        out[first:end] = 0
-        panel, tile, starts = panels[thread], tiles[thread], np.empty(TILE_ROWS, np.int64)
-        panel[:TILE_COLUMNS] = 0
-        for k in range(0, depth, DEPTH):
-            count = min(DEPTH, depth - k)
-            for column in range(0, columns, TILE_COLUMNS):
-                width = min(TILE_COLUMNS, columns - column)
-                _pack(joined[k : k + count, column : column + width], 1, count + 1, panel)
-                for row in range(first, end, TILE_ROWS):
-                    find_rows(starts, k * rows + row, 1, end - 1 - row)
-                    multiply_tile(left, starts, 1, 0, count, rows, panel, 0, tile, 0)
-                    for r in range(min(TILE_ROWS, end - row)):
-                        for i in range(width):
-                            out[row + r, column + i] += tile[r * TILE_COLUMNS + i]
-
-
-def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
-    """Compute the gradients of both biases; see `reference.lstm_backward_bias`."""
-    _, grad_bias_ih, grad_bias_hh = checks.lstm_backward_bias(HOST, grad_gates, grad_bias_ih, grad_bias_hh)
-    linear_backward_bias(merge_axes(grad_gates), grad_bias_ih)
-    grad_bias_hh[...] = grad_bias_ih
-    return grad_bias_ih, grad_bias_hh

@@ -14,9 +14,10 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.beyond.recurrent import checks
+from cnn_numba.beyond.scratch import fitted_scratch
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.dense import gpu as dense
-from cnn_numba.ops.shapes import DEVICE, check_fit, check_kind
+from cnn_numba.ops.shapes import DEVICE, check_kind
 from cnn_numba.ops.shared.views import merge_axes
 
 THREADS = 256
@@ -32,23 +33,21 @@ class LstmScratch(NamedTuple):
 
 
 def lstm_scratch(batch_size, steps, input_size, hidden_size):
-    """Allocate the `scratch` of `lstm_forward` and its gradients, for batches of up to `batch_size`."""
-    return LstmScratch(
-        device.empty((batch_size, 4 * hidden_size)),
-        device.empty((batch_size, steps, hidden_size)),
-        dense.linear_scratch(batch_size * steps, max(input_size, hidden_size), 4 * hidden_size),
-    )
+    """Allocate the `scratch` of `lstm_forward` and its gradients, for up to these sizes."""
+    arrays = map(device.empty, _scratch_shapes(batch_size, steps, hidden_size).values())
+    sizes = batch_size * steps, max(input_size, hidden_size), 4 * hidden_size
+    return LstmScratch(*arrays, dense.linear_scratch(*sizes))
 
 
-def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
-    """Return a checked scratch for `batch_size` samples, from one for at least as many; None allocates it."""
-    if scratch is None:
-        return lstm_scratch(batch_size, steps, input_size, hidden_size)
+def _scratch_shapes(batch_size, steps, hidden_size):
+    return {"step": (batch_size, 4 * hidden_size), "before": (batch_size, steps, hidden_size)}
+
+
+def _fitted(scratch, batch_size, steps, input_size, hidden_size):
+    sizes = batch_size, steps, input_size, hidden_size
+    scratch = lstm_scratch(*sizes) if scratch is None else scratch
     check_kind("lstm", scratch, LstmScratch)
-    samples = max(batch_size, scratch.before.shape[0])
-    shapes = {"before": (samples, steps, hidden_size), "step": (samples, 4 * hidden_size)}
-    check_fit(DEVICE, "lstm", scratch, shapes)
-    return scratch._replace(step=scratch.step[:batch_size], before=scratch.before[:batch_size])
+    return fitted_scratch("lstm", scratch, _scratch_shapes(batch_size, steps, hidden_size))
 
 
 @cuda.jit
@@ -86,7 +85,7 @@ def _sigmoid(x):
 @cuda.jit
 @device.signature(f"void(uint32, {', '.join([_MATRIX] + 3 * [_SEQUENCES] + 2 * [_MATRIX])})")
 def lstm_cell_forward_kernel(t, added, gates, cells, out, h, c):
-    """Take one hidden unit of one sample through step t per thread; launched over all N * H.
+    """Compute step t for one hidden unit of one sample per thread; launched over all N * H.
 
     `gates` holds the inputs' part of the sums, `added` the hidden state's; h and c are updated.
     """
@@ -117,7 +116,7 @@ def lstm_forward(
     """
     arrays = x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
     *_, out, h_n, c_n, cells, gates = checks.lstm_forward(DEVICE, *arrays)
-    scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
+    scratch = _fitted(scratch, *x.shape, out.shape[2])
     dense.linear_forward(merge_axes(x), weight_ih, bias_ih, merge_axes(gates), scratch=scratch.linear)
     _start(h0, c0, h_n, c_n)
     for t in range(x.shape[1]):
@@ -138,7 +137,7 @@ def lstm_forward(
 def lstm_cell_backward_kernel(
     t, grad_output, has_grad_output, cells, gates, c0, has_c0, grad_h, grad_c, grad_step, grad_gates
 ):
-    """Take the gradient of one hidden unit of one sample back through step t per thread; over all N * H.
+    """Compute the gradients of step t for one hidden unit of one sample per thread; over all N * H.
 
     The gates' gradient goes to `grad_gates`, and to the contiguous `grad_step` for the product of this step.
     """
@@ -177,7 +176,7 @@ def lstm_backward(
     inputs = cells, gates, weight_hh, grad_output, c0, grad_h_n, grad_c_n
     *_, grad_gates, grad_h0, grad_c0 = checks.lstm_backward(DEVICE, *inputs, grad_gates, grad_h0, grad_c0)
     batch_size, steps, hidden = cells.shape
-    scratch = _checked_scratch(scratch, batch_size, steps, 1, hidden)
+    scratch = _fitted(scratch, batch_size, steps, 1, hidden)
     _start(grad_h_n, grad_c_n, grad_h0, grad_c0)
     given = _given(grad_output, cells), grad_output is not None
     saved = cells, gates, _given(c0, grad_c0), c0 is not None
@@ -186,15 +185,6 @@ def lstm_backward(
         device.launch_for_each(lstm_cell_backward_kernel, grad_h0.size, THREADS, *arguments)
         dense.linear_backward_input(scratch.step, weight_hh, grad_h0, scratch=scratch.linear)
     return grad_gates, grad_h0, grad_c0
-
-
-def lstm_backward_input(grad_gates, weight_ih, grad_input=None, *, scratch=None):
-    """Send the gradient from the gates back to the inputs; see `reference.lstm_backward_input`."""
-    *_, grad_input = checks.lstm_backward_input(DEVICE, grad_gates, weight_ih, grad_input)
-    scratch = _checked_scratch(scratch, *grad_input.shape, grad_gates.shape[2] // 4)
-    rows, scratch = merge_axes(grad_gates), scratch.linear
-    dense.linear_backward_input(rows, weight_ih, merge_axes(grad_input), scratch=scratch)
-    return grad_input
 
 
 @cuda.jit
@@ -218,18 +208,10 @@ def lstm_backward_weight(
     """Compute the gradients of both weights; see `reference.lstm_backward_weight`."""
     arrays = grad_gates, x, out, h0, grad_weight_ih, grad_weight_hh
     *_, grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(DEVICE, *arrays)
-    scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
+    scratch = _fitted(scratch, *x.shape, out.shape[2])
     first = _given(h0, merge_axes(out)), h0 is not None
     device.launch_for_each(lstm_before_kernel, out.size, THREADS, out, *first, scratch.before)
     rows = merge_axes(grad_gates)
     for inputs, gradient in ((x, grad_weight_ih), (scratch.before, grad_weight_hh)):
         dense.linear_backward_weight(rows, merge_axes(inputs), gradient, scratch=scratch.linear)
     return grad_weight_ih, grad_weight_hh
-
-
-def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
-    """Compute the gradients of both biases; see `reference.lstm_backward_bias`."""
-    _, grad_bias_ih, grad_bias_hh = checks.lstm_backward_bias(DEVICE, grad_gates, grad_bias_ih, grad_bias_hh)
-    for gradient in (grad_bias_ih, grad_bias_hh):
-        dense.linear_backward_bias(merge_axes(grad_gates), gradient)
-    return grad_bias_ih, grad_bias_hh

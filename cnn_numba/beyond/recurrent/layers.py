@@ -9,6 +9,7 @@ from cnn_numba.device import Array
 from cnn_numba.nn.layer import Layer, Shape
 from cnn_numba.nn.layers import View
 from cnn_numba.ops.backends import with_scratch
+from cnn_numba.ops.shared.views import merge_axes
 
 
 class Rows(View):
@@ -108,6 +109,8 @@ class LSTM(Layer):
         self.all_gates, self.grad_gates = self.backend.empty(gates), self.backend.empty(gates)
         self.grad_h0, self.grad_c0 = self.backend.empty(state), self.backend.empty(state)
         self.ops = with_scratch(self.ops, "lstm", *self.input_shape, self.hidden_size)
+        rows, size = batch_size * steps, self.input_size
+        self.dense = with_scratch(self.backend.ops.dense, "linear", rows, size, 4 * self.hidden_size)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Go through the steps of the batch."""
@@ -130,10 +133,11 @@ class LSTM(Layer):
         )
         weights = {"grad_weight_ih": self.grad_weight_ih, "grad_weight_hh": self.grad_weight_hh}
         self.ops.lstm_backward_weight(grad_gates, self.x, self.states, **weights)
-        self.ops.lstm_backward_bias(
-            grad_gates, grad_bias_ih=self.grad_bias_ih, grad_bias_hh=self.grad_bias_hh
-        )
+        rows = merge_axes(grad_gates)
+        for gradient in (self.grad_bias_ih, self.grad_bias_hh):
+            self.dense.linear_backward_bias(rows, grad_bias=gradient)
         if not self.needs_grad_input:
             return None
         grad_input = self._grad_input_like(grad_output)
-        return self.ops.lstm_backward_input(grad_gates, self.weight_ih, grad_input=grad_input)
+        self.dense.linear_backward_input(rows, self.weight_ih, grad_input=merge_axes(grad_input))
+        return grad_input

@@ -3,9 +3,8 @@
 Indices: n runs over the batch, t over the steps, i over the inputs, j and k over the hidden units.
 
 In every array the batch is the first axis and the steps are the second, ``(N, T, features)``: PyTorch's
-``batch_first=True``. All other operations have the batch first too, an image (N, 1, H, W) is a sequence of
-its rows without a copy, and a sample's sequence is contiguous. There's no option for another order, so no
-array can be misread: transpose one with the steps first.
+``batch_first=True``. So an image (N, 1, H, W) is a sequence of its rows without a copy. Transpose arrays with
+the steps first.
 """
 
 import numpy as np
@@ -89,9 +88,9 @@ def lstm_backward(
 ):  # fmt: skip
     """Send the gradient of the loss back through time, from the last step to the first.
 
-    The result is the gradient with respect to ``a``, the gates before sigmoid and tanh. The gradients of
-    input, weights and biases are products of it over all steps at once (`lstm_backward_input`,
-    `lstm_backward_weight`, `lstm_backward_bias`). With c_before the cell after the previous step, and
+    The result is the gradient with respect to ``a``, the gates before sigmoid and tanh. The other gradients
+    follow from it, over all steps at once: `lstm_backward_weight`, `linear_backward_input` and
+    `linear_backward_bias`, each step being a row. With c_before the cell after the previous step, and
     ``dh = grad_h_n`` and ``dc = grad_c_n`` at the start, each step computes::
 
         dh = dh + grad_output[n, t]
@@ -150,28 +149,6 @@ def lstm_backward(
     return put(grad_gates, result), put(grad_h0, dh), put(grad_c0, dc)
 
 
-def lstm_backward_input(grad_gates, weight_ih, grad_input=None):
-    """Send the gradient of the loss from the gates of an LSTM back to its inputs.
-
-    ``grad_input[n, t, i] = sum over j of grad_gates[n, t, j] * weight_ih[j, i]``
-
-    Parameters
-    ----------
-    grad_gates : ndarray, shape (N, T, 4H), float
-        Returned by `lstm_backward`.
-    weight_ih : ndarray, shape (4H, I), float
-        The weights of the forward pass.
-    grad_input : ndarray, shape (N, T, I), float, optional
-
-    Examples
-    --------
-    >>> lstm_backward_input(np.array([[[1.0, 10.0, 0.0, 0.0]]]), np.array([[1.0], [2.0], [3.0], [4.0]]))
-    array([[[21.]]])
-    """
-    grad_gates, weight_ih, _ = checks.lstm_backward_input(ANYTHING, grad_gates, weight_ih, grad_input)
-    return put(grad_input, np.einsum("ntj,ji->nti", grad_gates, weight_ih))
-
-
 def lstm_backward_weight(grad_gates, x, out, h0=None, grad_weight_ih=None, grad_weight_hh=None):
     """Compute the gradients of the loss with respect to both weights of an LSTM.
 
@@ -209,28 +186,6 @@ def lstm_backward_weight(grad_gates, x, out, h0=None, grad_weight_ih=None, grad_
         put(grad_weight_ih, np.einsum("ntj,nti->ji", grad_gates, x)),
         put(grad_weight_hh, np.einsum("ntj,ntk->jk", grad_gates, before)),
     )
-
-
-def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
-    """Compute the gradients of the loss with respect to both biases of an LSTM, which are the same.
-
-    ``grad_bias_ih[j] = grad_bias_hh[j] = sum over n, t of grad_gates[n, t, j]``
-
-    Parameters
-    ----------
-    grad_gates : ndarray, shape (N, T, 4H), float
-        Returned by `lstm_backward`.
-    grad_bias_ih, grad_bias_hh : ndarray, shape (4H,), float, optional
-
-    Examples
-    --------
-    >>> grad_bias_ih, grad_bias_hh = lstm_backward_bias(np.ones((2, 3, 4)))
-    >>> grad_bias_ih
-    array([6., 6., 6., 6.])
-    """
-    grad_gates, *_ = checks.lstm_backward_bias(ANYTHING, grad_gates, grad_bias_ih, grad_bias_hh)
-    total = grad_gates.sum(axis=(0, 1))
-    return put(grad_bias_ih, total), put(grad_bias_hh, total.copy())
 
 
 def _or_zeros(array, shape):

@@ -16,7 +16,7 @@ SHARED = ("epoch", "step", "history", "seconds", "first_loss", "resumed", "saved
 
 
 class Agreement(Callback):
-    """Keeps the workers of a training run alike: all begin, continue and end with the same numbers."""
+    """Gives all workers the first one's state; raises if their recipes, or later their parameters, differ."""
 
     def __init__(self, workers: Any) -> None:
         self.workers = workers
@@ -38,7 +38,7 @@ class Agreement(Callback):
         arrays = [array for state in states for _, array in sorted(state.items())]
         for array in (run.model.parameters, run.model.buffers, *arrays):
             self.workers.broadcast(array)
-        # On every worker: on the GPU the totals are a sum over all.
+        # On the GPU, reading the totals sums them over all workers, so each of them must do it.
         mine = run.generator.bit_generator.state, run.stepper.totals.tolist()
         shared = {name: getattr(run, name) for name in SHARED}
         values, order, totals = self.workers.from_first(lambda: (shared, *mine))

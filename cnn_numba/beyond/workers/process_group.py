@@ -64,9 +64,9 @@ class ProcessGroup:
         store = self._open_store()
         # torchrun keeps this through its restarts.
         self.run = store.compare_set("cnn-numba/run", "", uuid.uuid4().hex).decode()
-        store = self._part(store)
+        store = self._prefixed(store)
         self.peers = self._arrive(store)
-        self.watch = Watch(lambda: self._part(self._connect()), self.rank, self.size)
+        self.watch = Watch(lambda: self._prefixed(self._connect()), self.rank, self.size)
         try:
             self._start_group(store)
         except BaseException as error:
@@ -101,8 +101,8 @@ class ProcessGroup:
             return error.errno == errno.EADDRINUSE
         return False
 
-    def _part(self, store):
-        """Return the part of a store that belongs to this start of the workers, not to an earlier one."""
+    def _prefixed(self, store):
+        """Return a store with a prefix to all keys: those of an earlier start of the workers stay apart."""
         return self.dist.PrefixStore(f"cnn-numba/{self.env.restarts}", store)
 
     def _open_store(self):
@@ -200,7 +200,7 @@ class ProcessGroup:
         if failed:
             raise self._lost()
 
-    # --- Numbers and words ---------------------------------------------------------------------------------
+    # --- Collectives ---------------------------------------------------------------------------------------
 
     def start(self, array, done=None):
         """Start to sum an array on the host, in place; return a function that waits for the sum."""

@@ -8,7 +8,6 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.beyond.norm.layers import BatchNorm2d
-from cnn_numba.beyond.workers.buckets import Buckets
 from cnn_numba.beyond.workers.sync_batch_norm import SyncBatchNorm
 from cnn_numba.device import Array, DeviceArray
 from cnn_numba.nn.models import Sequential
@@ -17,16 +16,24 @@ from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.optim import Optimizer
 from cnn_numba.train.scaler import Scaler
 
+#: The size at which a bucket is full.
+BUCKET_BYTES = 2**18
+
 
 class SharedPart(Part):
-    """One worker's part of each batch; its model is built for that part."""
+    """One worker's part of each batch; its model is built for that part.
+
+    The gradients are summed over the workers in a few contiguous buckets, each as soon as the backward passes
+    of its layers are done. `layers` has the names of each bucket's layers, `slices` the position of their
+    gradients in the model's.
+    """
 
     def __init__(self, model: Sequential, workers: Alone, scaler: Scaler, timeline: Untimed) -> None:
         super().__init__(scaler, timeline, workers)
         self.model = model
-        self.gradients = Buckets(model, workers, timeline)
-        self.starts = self.gradients.after()
-        self.cuts = self.starts.keys()
+        self.layers, self.slices = _buckets(model)
+        self.cuts = [f"backward {names[-1]}" for names in self.layers]
+        self.sums = []
         norms = [layer for layer in model.every_layer if isinstance(layer, BatchNorm2d)]
         # All workers sum the statistics in this order, also a worker that has no image of a batch.
         self.norms = {layer: SyncBatchNorm(layer, workers.all_reduce) for layer in norms}
@@ -44,10 +51,18 @@ class SharedPart(Part):
         return self.scalers[count]
 
     def after(self, phase: str) -> None:
-        """Note the end of a phase, and start to sum a bucket that it completes."""
+        """Note the end of a phase; start to sum a bucket that it completes, and wait after the last one."""
         super().after(phase)
-        if phase in self.starts:
-            self.starts[phase]()
+        if phase not in self.cuts:
+            return
+        number = self.cuts.index(phase)
+        done = self.timeline.spanning(f"reduce {number}")
+        self.sums.append(self.workers.start(self.model.gradients[self.slices[number]], done))
+        self.timeline.skip()
+        if number == len(self.slices) - 1:
+            while self.sums:
+                self.sums.pop(0)()
+            self.timeline.note("wait")
 
     def phases_of_nothing(self) -> Iterator[str]:
         """Run the phases before the update if this worker has no sample of the batch: it adds zeros."""
@@ -64,7 +79,30 @@ class SharedPart(Part):
 
     def buckets(self) -> list[dict[str, Any]]:
         """Return the layers and the bytes of each bucket."""
-        return self.gradients.about()
+        itemsize = self.model.gradients.dtype.itemsize
+        return [
+            {"layers": names, "bytes": (piece.stop - piece.start) * itemsize}
+            for names, piece in zip(self.layers, self.slices, strict=True)
+        ]
+
+
+def _buckets(model):
+    """Return the layers and the slices of a model's buckets.
+
+    A bucket takes whole layers, from the last one backwards, until it has `BUCKET_BYTES`.
+    """
+    layers, slices, names = [], [], []
+    stop = start = model.gradients.size
+    for layer in reversed(model.layers):
+        size = layer.parameter_count
+        start -= size
+        if size:
+            names.append(layer.name)
+        if names and ((stop - start) * model.gradients.dtype.itemsize >= BUCKET_BYTES or start == 0):
+            layers.append(names)
+            slices.append(slice(start, stop))
+            names, stop = [], start
+    return layers, slices
 
 
 class ShareScaler(Scaler):

@@ -26,6 +26,7 @@ class SyncBatchNorm:
     def __init__(self, layer: BatchNorm2d, add_up: Callable[[np.ndarray], object]) -> None:
         self.layer, self.add_up, self.backend = layer, add_up, layer.backend
         layer.sync = self
+        # Mean and variance stay from `forward` to `backward`, which normalises x with them again.
         self.mean, self.variance, self.scale, self.shift = (
             self.backend.zeros(layer.num_features) for _ in range(4)
         )
@@ -40,7 +41,7 @@ class SyncBatchNorm:
             self._normalise(x, layer.weight, layer.bias, layer.out, training=True)
             count = x.size // layer.num_features
             mean, variance = (to_host(array).astype(np.float64) for array in (self.mean, self.variance))
-            # float64, so that the squares lose no digits of float32.
+            # In float32 the squares would lose precision.
             sums[0], sums[1], sums[2] = count, count * mean, (count - 1) * variance + count * mean**2
         self.add_up(sums)
         self.count = sums[0, 0]

@@ -64,7 +64,7 @@ class Watch:
         """Wait for a new round of heartbeats, as long as the thread makes progress."""
         self.wanted = True
         with self.news:
-            # The next round to end may have begun before.
+            # A round under way may have read the store before this call: wait for the one after it.
             rounds = self.rounds + 2
             self.wake.set()
             while self.rounds < rounds and self.thread.is_alive() and self.news.wait(1.0):

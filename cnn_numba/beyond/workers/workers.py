@@ -1,8 +1,8 @@
 """The workers of data-parallel training: how they divide a batch, sum and agree.
 
 Every worker holds the whole model. Each takes its part of a batch through it, the gradients are summed, and
-all take the same step. `joining.join` connects the workers, `buckets.Buckets` sums the gradients while the
-rest of the backward pass runs, and `process_group.ProcessGroup` carries the numbers.
+all take the same step. `joining.join` connects the workers, `shared_part.SharedPart` sums the gradients while
+the rest of the backward pass runs, and `process_group.ProcessGroup` carries the numbers.
 """
 
 import json

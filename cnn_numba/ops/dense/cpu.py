@@ -175,6 +175,12 @@ def _product(a, transpose_a, b, transpose_b, out, bias=_NO_BIAS, relu=False):
     return a, transpose_a, b, transpose_b, bias, relu, out
 
 
+@serial_jit
+def multiply_matrices(a, transpose_a, b, transpose_b, out):
+    """Set ``out = A @ B`` on one core, for compiled functions: A is `a` or its transpose, B likewise."""
+    _multiply_part((a, transpose_a, b, transpose_b, _NO_BIAS, False, out), FLOAT32, 0, 1)
+
+
 _NO_PRODUCT = _product(_EMPTY, False, _EMPTY, False, _EMPTY)
 
 

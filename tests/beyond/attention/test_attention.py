@@ -11,7 +11,8 @@ from cnn_numba.nn.gradcheck import gradcheck
 thorough = settings(deadline=None, derandomize=True, max_examples=20)
 
 # (N, heads, queries, keys, head_dim, causal): one of everything; tails of six rows, of tiles of 32 keys and
-# of vectors of 16 features; several tiles; more keys than queries and fewer
+# of vectors of 16 features; several tiles; several blocks of queries on the CPU; more keys than queries and
+# fewer
 SHAPES = [
     (1, 1, 1, 1, 1, False),
     (2, 3, 6, 32, 16, False),
@@ -173,7 +174,7 @@ def test_scratch_may_be_for_more_keys_but_not_for_fewer():
         np.testing.assert_array_equal(ours, wanted)
     small = cpu.attention_scratch((1, 2, 7, 16), (1, 2, 32, 16))
     with pytest.raises(
-        ValueError, match=r"scratch\.across must have shape .*: make it with attention_scratch"
+        ValueError, match=r"scratch\.tables must have at least .*: make it with attention_scr"
     ):
         cpu.attention_forward(q, k, v, scratch=small)
     with pytest.raises(TypeError, match="scratch must come from attention_scratch, got tuple"):

@@ -8,13 +8,14 @@ from helpers import assert_close, backends, poisoned, random_float32, signatures
 
 from cnn_numba.beyond.recurrent import cpu, gpu, reference
 from cnn_numba.nn.gradcheck import gradcheck
+from cnn_numba.ops.dense.cpu import DEPTH
 
 every_backend = backends("recurrent", gpu=True)
 
 # N, T, I, H: one of everything, one step, one sample, tails of tiles and of vectors, more samples than a tile
 # has rows, more rows than are summed up at a time (with a tail), several blocks of threads
 SHAPES = [
-    *((1, 1, 1, 1), (2, 1, 3, 2), (1, 6, 2, 5), (5, 4, 3, 7), (13, 3, 40, 33), (7, 1 + cpu.DEPTH // 7, 4, 9)),
+    *((1, 1, 1, 1), (2, 1, 3, 2), (1, 6, 2, 5), (5, 4, 3, 7), (13, 3, 40, 33), (7, 1 + DEPTH // 7, 4, 9)),
     *((14, 2, 1, 64), (3, 2, 70, 16)),
 ]
 WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
@@ -48,16 +49,15 @@ def forward_outputs(shape, dtype=np.float32):
 
 
 def backward(ops, grads, arrays, saved, **outputs):
-    """Call all four functions of the backward pass; return the gradients by the names of their arrays."""
+    """Return all gradients by the names of their arrays; biases and input as in a dense layer."""
     _, _, _, cells, gates = saved
     x, h0, c0 = arrays["x"], arrays.get("h0"), arrays.get("c0")
     grad_gates, grad_h0, grad_c0 = ops.lstm_backward(
         grads.get("out"), arrays["weight_hh"], cells, gates, c0, grads.get("h_n"), grads.get("c_n")
     )
-    weights = ops.lstm_backward_weight(grad_gates, x, saved[0], h0)
-    gradients = dict(zip(WEIGHTS, (*weights, *ops.lstm_backward_bias(grad_gates)), strict=True))
-    gradients["x"] = ops.lstm_backward_input(grad_gates, arrays["weight_ih"])
-    return gradients | {"h0": grad_h0, "c0": grad_c0}
+    weights, bias = ops.lstm_backward_weight(grad_gates, x, saved[0], h0), grad_gates.sum(axis=(0, 1))
+    gradients = dict(zip(WEIGHTS, (*weights, bias, bias), strict=True))
+    return gradients | {"x": grad_gates @ arrays["weight_ih"], "h0": grad_h0, "c0": grad_c0}
 
 
 def torch_lstm(arrays):
@@ -169,7 +169,7 @@ def test_the_hidden_state_is_seen_a_step_later(ops):
 
 def test_backends_have_the_same_functions():
     expected = signatures(reference)
-    assert len(expected) == 5
+    assert len(expected) == 3
     assert signatures(cpu) == expected
     assert signatures(gpu) == expected
 
@@ -231,11 +231,11 @@ def scratch_calls(arrays, saved, grad_gates, scratch):
 
 
 @pytest.mark.parametrize("samples", [9, 4, 1])
-def test_scratch_serves_smaller_batches_whatever_its_contents(samples):
+def test_scratch_serves_smaller_shapes_whatever_its_contents(samples):
     arrays = inputs((samples, 3, 5, 6))
     saved = cpu.lstm_forward(**arrays)
     grad_gates = random_float32(np.random.default_rng(3), samples, 3, 24)
-    scratch = cpu.lstm_scratch(9, 3, 5, 6)
+    scratch = cpu.lstm_scratch(9, 4, 7, 8)
     for array in scratch:
         array[...] = np.nan
     expected = scratch_calls(arrays, saved, grad_gates, None)
@@ -247,8 +247,8 @@ def test_scratch_serves_smaller_batches_whatever_its_contents(samples):
             np.testing.assert_array_equal(result, other, err_msg=name)
 
 
-@pytest.mark.parametrize("made_for", [(3, 3, 5, 6), (4, 2, 5, 6), (4, 3, 4, 6), (4, 3, 5, 7)], ids=str)
-def test_scratch_for_other_shapes_raises(made_for):
+@pytest.mark.parametrize("made_for", [(3, 3, 5, 6), (4, 2, 5, 6), (4, 3, 4, 6), (4, 3, 5, 5)], ids=str)
+def test_scratch_for_smaller_shapes_raises(made_for):
     arrays = inputs((4, 3, 5, 6))
     saved, grad_gates = cpu.lstm_forward(**arrays), np.ones((4, 3, 24), np.float32)
     calls = scratch_calls(arrays, saved, grad_gates, cpu.lstm_scratch(*made_for))
@@ -314,17 +314,15 @@ def good_arguments(name):
             **{"c0": state, "grad_h_n": state, "grad_c_n": state},
             **{"grad_gates": all_gates, "grad_h0": state, "grad_c0": state},
         },
-        "lstm_backward_input": {"grad_gates": all_gates, "weight_ih": (20, 4), "grad_input": (2, 3, 4)},
         "lstm_backward_weight": {
             **{"grad_gates": all_gates, "x": (2, 3, 4), "out": sequence, "h0": state},
             **{"grad_weight_ih": (20, 4), "grad_weight_hh": (20, 5)},
         },
-        "lstm_backward_bias": {"grad_gates": all_gates, "grad_bias_ih": (20,), "grad_bias_hh": (20,)},
     }[name]
     return {parameter: ones(*shape) for parameter, shape in shapes.items()}
 
 
-NAMES = ["lstm_forward", "lstm_backward", "lstm_backward_input", "lstm_backward_weight", "lstm_backward_bias"]
+NAMES = ["lstm_forward", "lstm_backward", "lstm_backward_weight"]
 PARAMETERS = [(name, parameter) for name in NAMES for parameter in good_arguments(name)]
 
 
@@ -350,8 +348,7 @@ def test_one_bias_may_be_read_only(ops, bias):
 def test_wrong_shapes_raise(ops, name, parameter):
     arguments = good_arguments(name)
     shape = arguments[parameter].shape
-    others = [] if name == "lstm_backward_bias" else [(shape[0] + 1, *shape[1:])]
-    for wrong in (*others, (*shape[:-1], shape[-1] + 1), shape[1:], (*shape, 1)):
+    for wrong in ((shape[0] + 1, *shape[1:]), (*shape[:-1], shape[-1] + 1), shape[1:], (*shape, 1)):
         spoiled = arguments | {parameter: ones(*wrong)}
         with pytest.raises(ValueError, match=r"\w+ must have shape \(.*\), got \(\d*.*\)"):
             getattr(ops, name)(**spoiled)
