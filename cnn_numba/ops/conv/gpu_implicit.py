@@ -13,8 +13,6 @@ One kernel does both, except for large 3x3 convolutions (`gpu_direct`). A `Gathe
 numbers are multiplied. In a model, a float32 convolution with a 2x2 pooling runs in `ops/fused` instead.
 """
 
-from typing import NamedTuple
-
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.conv import checks, gpu_direct
@@ -67,37 +65,7 @@ def row_by_row(gather, column):
     return n, i, j
 
 
-class Reader(NamedTuple):
-    """How numbers are read from the images that windows slide over: three device functions."""
-
-    corner: object
-    """``(gather, n, top, left)``: the index from which the offsets of a window count."""
-    offset: object
-    """``(gather, c, a, b)``: what to add to it for a channel and a tap."""
-    read: object
-    """``(images, at, row, column, gather)``: the number at that index, in that row and column."""
-
-
-@cuda.jit(device=True)
-def _corner(gather, n, top, left):
-    image = int32(n) * int32(gather.channels * gather.source_h * gather.source_w)
-    return int32(image + top * gather.source_w + left)
-
-
-@cuda.jit(device=True)
-def _offset(gather, c, a, b):
-    return c * gather.source_h * gather.source_w + gather.sign * (a * gather.source_w + b)
-
-
-@cuda.jit(device=True)
-def _read(images, at, row, column, gather):
-    return images[at]
-
-
-PLAIN = Reader(_corner, _offset, _read)
-
-
-def _table_filler(tile, offset):
+def _table_filler(tile):
     """Make the device function that prepares the next products; return for how many it does."""
     entries = uint32(table_size(tile) // 4)
 
@@ -113,7 +81,8 @@ def _table_filler(tile, offset):
             c, tap = unsigned_divmod(k, gather.taps_h * gather.taps_w)
             a, b = unsigned_divmod(tap, gather.taps_w)
             at = 4 * entry
-            table[at] = offset(gather, c, a, b)
+            in_plane = gather.sign * (a * gather.source_w + b)
+            table[at] = c * gather.source_h * gather.source_w + in_plane
             table[at + 1] = gather.sign * a if k < _depth(gather) else NOWHERE
             table[at + 2] = gather.sign * b
             of_channel = gather.weight_first + c * gather.weight_c
@@ -123,12 +92,12 @@ def _table_filler(tile, offset):
     return fill_table, entries
 
 
-def weights_operand(tile, offset):
+def weights_operand(tile):
     """Return the operand on the left: a thread loads weights of one k, in rows `jump` apart.
 
-    Its source is (weight, table, index of each row, gather); `offset` is that of the `Reader` on the right.
+    Its source is (weight, table, index of each row, gather).
     """
-    fill_table, entries = _table_filler(tile, offset)
+    fill_table, entries = _table_filler(tile)
     loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + tile.padding
     ahead = tile.depth  # up to the end of the last step
     place = transposed_load(tile.depth, tile.threads)
@@ -160,15 +129,14 @@ def weights_operand(tile, offset):
     return Operand(fetch, *scattered_store(place, loads, jump, pitch), pitch), rows
 
 
-def pixels_operand(tile, position, reader):
+def pixels_operand(tile, position):
     """Return the operand on the right: a thread loads pixels of its columns, for k that are `jump` apart.
 
     It has one column, or several, `lines` apart, where there are more columns than threads. Its source is
-    (images, table, corner, top, left, gather), where the windows of its columns begin in three arrays;
-    `reader` says how pixels are read. ``position(gather, column)`` returns image, row and column of the
-    target's element in that column.
+    (images, table, corner, top, left, gather), where the windows of its columns begin in three arrays.
+    ``position(gather, column)`` returns image, row and column of the target's element in that column.
     """
-    begin, read, entries = reader.corner, reader.read, uint32(table_size(tile) // 4)
+    entries = uint32(table_size(tile) // 4)
     each, lines = max(1, tile.columns // tile.threads), min(tile.columns, tile.threads)
     loads, jump = tile.column_loads // each, tile.threads // lines
     # A warp's threads store neighbours. What it reads of one k are neighbours, too; Tensor Cores read four k.
@@ -187,7 +155,8 @@ def pixels_operand(tile, position, reader):
             n, i, j = position(gather, min(uint32(first_column + line + c * lines), last))
             top[c] = int32(i * gather.step_h + gather.start_h)
             left[c] = int32(j * gather.step_w + gather.start_w)
-            corner[c] = begin(gather, n, top[c], left[c])
+            image = int32(n) * int32(gather.channels * gather.source_h * gather.source_w)
+            corner[c] = int32(image + top[c] * gather.source_w + left[c])
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
@@ -202,7 +171,7 @@ def pixels_operand(tile, position, reader):
                 row, column = uint32(top[c] + h), uint32(left[c] + w)
                 values[i * each + c] = float32(0)
                 if (row < uint32(gather.source_h)) & (column < uint32(gather.source_w)):
-                    values[i * each + c] = read(images, uint32(corner[c] + offset), row, column, gather)
+                    values[i * each + c] = images[uint32(corner[c] + offset)]
         hold_loads()  # issue them now: computing their addresses takes many instructions
 
     @cuda.jit(device=True)
@@ -213,16 +182,16 @@ def pixels_operand(tile, position, reader):
     return Operand(fetch, begin_at(place, pitch), stash, pitch), corners, each
 
 
-def gathered_product(tile, position, reader):
+def gathered_product(tile, position):
     """Make a device function ``(source, weight, table, sums, gather)`` that computes a block's tile.
 
     It fills the local array `sums` with the thread's results, and returns the tile's first row and column.
-    The grid is (blocks of columns, blocks of rows); `table` is shared, of `table_size` int32. `position` and
-    `reader` are those of `pixels_operand`.
+    The grid is (blocks of columns, blocks of rows); `table` is shared, of `table_size` int32. `position` is
+    that of `pixels_operand`.
     """
     row_loads, block_rows, block_columns = tile.row_loads, uint32(tile.rows), uint32(tile.columns)
-    weights, weight_rows = weights_operand(tile, reader.offset)
-    pixels, pixel_corners, each = pixels_operand(tile, position, reader)
+    weights, weight_rows = weights_operand(tile)
+    pixels, pixel_corners, each = pixels_operand(tile, position)
     accumulate = product_engine(tile, weights, pixels)
 
     @cuda.jit(device=True)
@@ -245,7 +214,7 @@ def gathered_product(tile, position, reader):
 def implicit_kernel(tile):
     """Make a kernel whose blocks compute such tiles."""
     results, table_numbers = tile.results, table_size(tile)
-    multiply, store = gathered_product(tile, row_by_row, PLAIN), target_store(tile, row_by_row)
+    multiply, store = gathered_product(tile, row_by_row), target_store(tile, row_by_row)
 
     @cuda.jit
     @device.signature(CONVOLUTION, capability=tile.capability)

@@ -89,44 +89,20 @@ def _columns(shape):
     return uint32(shape.channels * shape.kernel_h * shape.kernel_w)
 
 
-class Outputs(NamedTuple):
-    """The order of the positions, and how to read their gradients: device functions."""
-
-    place: object
-    """``(k, shape)``: image of position k, and index of its gradient in a plane of `grad_output`."""
-    pixel: object
-    """``(k, p, shape)``: row and column of position k, whose index in its plane is p."""
-    read: object
-    """``(grad_output, at, k)``: the gradient at that index, of position k."""
-
-
 @cuda.jit(device=True)
-def _place(k, shape):
+def _image_and_position(k, shape):
+    """Return the image of position k, and the index of its gradient in a plane of `grad_output`."""
     n = divide(k, shape.plane_factor, shape.plane_shift)
     return n, uint32(k - n * shape.plane)
 
 
-@cuda.jit(device=True)
-def _pixel(k, p, shape):
-    oh = divide(p, shape.row_factor, shape.row_shift)
-    return oh, uint32(p - oh * shape.row)
-
-
-@cuda.jit(device=True)
-def _read(grad_output, at, k):
-    return grad_output[at]
-
-
-ROW_BY_ROW = Outputs(_place, _pixel, _read)
-
-
-def gradients_operand(tile, outputs):
+def gradients_operand(tile):
     """Return the left operand: a thread loads one position of rows that are `jump` apart.
 
     Its source is (grad_output, index of each row, shape).
     """
     loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + tile.padding
-    place, place_of, read = transposed_load(tile.depth, tile.threads), outputs.place, outputs.read
+    place = transposed_load(tile.depth, tile.threads)
 
     @cuda.jit(device=True)
     def rows(shape, first_row, row_at):
@@ -141,17 +117,17 @@ def gradients_operand(tile, outputs):
         grad_output, row_at, shape = source
         step, _ = place()
         k = uint32(start + step)
-        n, p = place_of(k, shape)
+        n, p = _image_and_position(k, shape)
         at = uint32(n * uint32(shape.rows) * uint32(shape.plane) + p)
         for i in range(loads):
             values[i] = 0
             if k < end:
-                values[i] = read(grad_output, uint32(row_at[i] + at), k)
+                values[i] = grad_output[uint32(row_at[i] + at)]
 
     return Operand(fetch, *scattered_store(place, loads, jump, pitch), pitch), rows
 
 
-def columns_operand(tile, outputs, has_ones):
+def columns_operand(tile, has_ones):
     """Return the right operand: a thread loads the pixels at one position for columns `jump` apart.
 
     Its source is (x, index, row and column of each column's first pixel, shape). With `has_ones` there is
@@ -159,7 +135,7 @@ def columns_operand(tile, outputs, has_ones):
     """
     further = int(has_ones)
     loads, jump, pitch = tile.column_loads, tile.threads // tile.depth, tile.columns + tile.padding
-    place, place_of, pixel = transposed_load(tile.depth, tile.threads), outputs.place, outputs.pixel
+    place = transposed_load(tile.depth, tile.threads)
 
     @cuda.jit(device=True)
     def columns(shape, first_column, column_at, column_h, column_w):
@@ -180,8 +156,9 @@ def columns_operand(tile, outputs, has_ones):
         x, column_at, column_h, column_w, shape = source
         step, _ = place()
         k = uint32(start + step)
-        n, p = place_of(k, shape)
-        oh, ow = pixel(k, p, shape)
+        n, p = _image_and_position(k, shape)
+        oh = divide(p, shape.row_factor, shape.row_shift)
+        ow = uint32(p - oh * shape.row)
         top, left = int32(oh * shape.stride_h), int32(ow * shape.stride_w)
         image = int32(n * (shape.channels * shape.height * shape.width))
         corner = int32(image + top * shape.width + left)
@@ -207,22 +184,26 @@ def _nothing(columns, column):
     return float32(0)
 
 
-def weight_sums(tile, outputs, has_ones):
-    """Make a device function ``(grad_output, x, sums, shape)`` that sums up a tile over a share of positions.
+def weight_kernel(tile, has_ones=False):
+    """Make a kernel whose blocks sum up a part of such tiles.
 
     Rows are output channels, columns are input channels and taps, with `has_ones` another column for the
-    gradient of the bias; the grid is (column tiles, row tiles, shares).
+    gradient of the bias.
     """
     further = int(has_ones)
     row_loads, column_loads, results = tile.row_loads, tile.column_loads, tile.results
     block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
-    gradients, gradient_rows = gradients_operand(tile, outputs)
-    pixels, pixel_columns = columns_operand(tile, outputs, has_ones)
+    gradients, gradient_rows = gradients_operand(tile)
+    pixels, pixel_columns = columns_operand(tile, has_ones)
     accumulate = product_engine(tile, gradients, pixels)
     store = result_store(tile, _column_place, _nothing)
 
-    @cuda.jit(device=True, inline="always")
-    def sum_up(grad_output, x, sums, shape):
+    @cuda.jit
+    @device.signature(
+        "void(float32[::1], float32[::1], float32[::1], Correlation)", capability=tile.capability
+    )
+    def conv2d_backward_weight_kernel(grad_output, x, sums, shape: Correlation):
+        """Sum up a share of the positions for one tile per block; grid (column tiles, row tiles, shares)."""
         row_at = cuda.local.array(row_loads, uint32)
         column_at = cuda.local.array(column_loads, int32)
         column_h = cuda.local.array(column_loads, int32)
@@ -241,21 +222,6 @@ def weight_sums(tile, outputs, has_ones):
         columns, before = uint32(_columns(shape) + further), uint32(cuda.blockIdx.z * uint32(shape.rows))
         first, end_row = (uint32(before + first_row), first_column), uint32(before + uint32(shape.rows))
         store(total, first, end_row, columns, False, False, sums, columns)
-
-    return sum_up
-
-
-def weight_kernel(tile, has_ones=False):
-    """Make a kernel of `weight_sums`."""
-    sum_up = weight_sums(tile, ROW_BY_ROW, has_ones)
-
-    @cuda.jit
-    @device.signature(
-        "void(float32[::1], float32[::1], float32[::1], Correlation)", capability=tile.capability
-    )
-    def conv2d_backward_weight_kernel(grad_output, x, sums, shape: Correlation):
-        """Sum up a share of the positions for one tile per block; grid (column tiles, row tiles, shares)."""
-        sum_up(grad_output, x, sums, shape)
 
     return conv2d_backward_weight_kernel
 
@@ -327,9 +293,9 @@ def _parts_shape(weight_shape):
     return device.blocks(_ENOUGH_BLOCKS[tile], across * down), math.prod(weight_shape)
 
 
-def correlation(x, weight_shape, window, plane, depth, share):
-    """Return the `Correlation` of images with gradients whose planes have these rows and columns."""
-    size, row = plane[0] * plane[1], plane[1]
+def correlation(x, weight_shape, window, depth, share):
+    """Return the `Correlation` of images with the gradients of a convolution."""
+    size, row = window.out_h * window.out_w, window.out_w
     sums, divisors = (depth, share), (size, *reciprocal(size), row, *reciprocal(row))
     return Correlation(*window[:6], weight_shape[0], *x.shape[1:], *sums, *divisors)
 
@@ -354,7 +320,7 @@ def conv2d_backward_weight(
     share = tile.depth * device.blocks(device.blocks(max(depth, 1), scratch.parts.shape[0]), tile.depth)
     shares = device.blocks(max(depth, 1), share)
     total, parts = grad_weight.reshape(-1), scratch.parts[:shares]
-    shape = correlation(x, weight_shape, window, (window.out_h, window.out_w), depth, share)
+    shape = correlation(x, weight_shape, window, depth, share)
     sums = total if shares == 1 else parts.reshape(-1)
     arguments = grad_output.reshape(-1), x.reshape(-1), sums, shape
     device.launch(_KERNELS[tile], (*tiles, shares), tile.threads, *arguments)

@@ -16,7 +16,7 @@ reads the bytes of the data set itself, and also writes the normalised images, w
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32
-from cnn_numba.ops.conv.gpu_implicit import LARGE, NARROW, PLAIN, SMALL, gathered_product, table_size
+from cnn_numba.ops.conv.gpu_implicit import LARGE, NARROW, SMALL, gathered_product, table_size
 from cnn_numba.ops.conv.index_maps import Gather, best_tile, forward_gather, grid_of
 from cnn_numba.ops.gather.gpu import AT, gather_share, index_at, normalised
 from cnn_numba.ops.pool.gpu import larger
@@ -52,7 +52,7 @@ def pooled_kernel(tile):
     """Make a kernel whose blocks compute such tiles, and write a quarter of their results."""
     results, thread_rows, thread_columns = tile.results, tile.thread_rows, tile.thread_columns
     groups, table_numbers = thread_columns // WINDOW, table_size(tile)
-    multiply = gathered_product(tile, window_by_window, PLAIN)
+    multiply = gathered_product(tile, window_by_window)
     first_result, result_row, result_column = thread_results(tile)
 
     @cuda.jit(device=True)

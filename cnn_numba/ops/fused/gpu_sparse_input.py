@@ -232,10 +232,10 @@ def _store(image, n, band, first_channel, planes, grad_input):
         i = uint32(i + WARP)
 
 
-def planes_of(grad_output, window, grad_input):
+def planes_of(out_shape, window, x_shape):
     """Return how the kernel divides these images; None if it can't compute their gradient, or only slowly."""
-    n, channels, height, width = grad_input.shape
-    out_channels, pooled_h, pooled_w = grad_output.shape[1:]
+    n, channels, height, width = x_shape
+    out_channels, pooled_h, pooled_w = out_shape[1:]
     across = device.blocks(pooled_w, TOGETHER)
     pitch = max(2 * TOGETHER * across + 2, width + 2 * window.padding_w)
     suits = window[:4] == (SIDE, SIDE, 1, 1) and max(window[4:6]) < SIDE
@@ -247,7 +247,7 @@ def planes_of(grad_output, window, grad_input):
     if not suits or most < 1 or channels < _FEWEST_CHANNELS:
         return None
     # Too few blocks leave multiprocessors idle, but two neighbours compute a row of windows twice.
-    wanted = device.blocks(_ENOUGH_BLOCKS, n * device.blocks(channels, WARP))
+    wanted = device.blocks(_ENOUGH_BLOCKS, max(n, 1) * device.blocks(channels, WARP))
     band = min(most, max(device.blocks(pairs, wanted), _FEWEST_PAIRS))
     bands = device.blocks(pairs, band)
     rows = 2 * band + 1  # of the last block, if the pooling drops a row
@@ -269,8 +269,9 @@ _SHARED_BY_TWO = 30 << 10
 _ENOUGH_BLOCKS, _FEWEST_PAIRS = 108, 3
 
 
-def conv2d_pool_backward_input_sparse(grad_output, codes, weight, grad_input, planes):
-    """Write the gradient of the images of a pooled stage, unchecked; `planes` is from `planes_of`."""
+def conv2d_pool_backward_input(grad_output, codes, weight, window, grad_input):
+    """Write the gradient of the images of a pooled stage for which there are `planes_of`; all are checked."""
+    planes = planes_of(grad_output.shape, window, grad_input.shape)
     warps = planes.tiles * planes.slices
     grid = len(grad_input) * planes.bands, device.blocks(planes.channels, WARP)
     flat = [array.reshape(-1) for array in (grad_output, codes, weight, grad_input)]
