@@ -12,6 +12,8 @@ from benchmarks.rungs import conv_constant, conv_naive, conv_tiled
 from cnn_numba import device
 from cnn_numba.ops.backends import with_scratch
 from cnn_numba.ops.conv import gpu, gpu_direct, gpu_implicit, gpu_weight, reference
+from cnn_numba.ops.dense.gpu_vectorised import matmul_sum_parts_kernel
+from cnn_numba.ops.shared.warps import reciprocal
 from gpuless import access_map, sanitize
 from gpuless.access import WRITE
 
@@ -296,7 +298,7 @@ def test_the_kernel_suits_the_shape_and_fills_a_large_gpu(launches):
         gpu.conv2d_backward_input(out, weight, x.shape, case.stride, case.padding)
         gpu.conv2d_backward_weight(out, x, weight.shape, case.stride, case.padding)
     kernels = [kernel for kernel, _, _ in launches]
-    total = gpu_weight.conv2d_sum_parts_kernel
+    total = matmul_sum_parts_kernel
     assert kernels == [
         gpu_implicit.conv2d_implicit_small_kernel,
         gpu_implicit.conv2d_implicit_narrow_kernel,
@@ -351,7 +353,7 @@ def test_constant_filters_are_compiled_once_per_content(launches):
 @thorough(200)
 @given(st.integers(0, 2**31 - 1), st.integers(1, 2**31 - 1), st.integers(-1, 1))
 def test_dividing_by_multiplying(number, divisor, beside):
-    factor, shift = gpu_weight.reciprocal(divisor)
+    factor, shift = reciprocal(divisor)
     assert factor < 2**32
     multiple = min(max(number // divisor * divisor + beside, 0), 2**31 - 1)
     for each in (number, multiple):
@@ -407,8 +409,9 @@ def test_the_sanitizer_finds_nothing(reports):
     gpu.conv2d_backward_bias(grad_output, device_poisoned(bias.shape))
     x, grad_output, wide = device.zeros((1, 9, 2, 2)), device.zeros((1, 33, 1, 1)), (33, 9, 2, 2)
     gpu.conv2d_backward_weight(grad_output, x, wide)
+    kernels = {matmul_sum_parts_kernel}
     modules = (gpu, conv_constant, gpu_implicit, conv_naive, conv_tiled, gpu_weight)
-    kernels = {kernel for module in modules for kernel in kernels_in(module).values()}
+    kernels |= {kernel for module in modules for kernel in kernels_in(module).values()}
     kernels -= set(gpu_weight.WITH_ONES.values())  # test_fused_gpu.py
     exact = [kernel for kernel in kernels if not kernel.py_func.capability]  # others: test_precision.py
     assert len(reports) + len(TILES) == len(exact)

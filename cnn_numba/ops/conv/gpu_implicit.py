@@ -46,7 +46,8 @@ NOWHERE = 1 << 30  # a row outside of every image
 def table_size(tile):
     """Return how many numbers the table has: four a product; it is filled again when they are used up.
 
-    Small steps are those of large products: there half a table leaves a T4 room for a block more.
+    Tiles with a depth of 8, which are for large products, have half as many as the others: so one more block
+    fits into the shared memory of a T4.
     """
     return 4 * min(256, 16 * tile.depth)
 
@@ -100,12 +101,12 @@ def weights_operand(tile):
     fill_table, entries = _table_filler(tile)
     loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + tile.padding
     ahead = tile.depth  # up to the end of the last step
-    place = transposed_load(tile.depth, tile.threads)
+    k_and_line = transposed_load(tile.depth, tile.threads)
 
     @cuda.jit(device=True)
     def rows(geometry, first_row, row_at):
         """Note where each of the thread's rows begins; those beyond the last repeat it, and are not kept."""
-        _, line = place()
+        _, line = k_and_line()
         for i in range(loads):
             row = min(uint32(first_row + line + i * jump), uint32(geometry.rows - 1))
             row_at[i] = uint32(row * geometry.weight_m)
@@ -118,7 +119,7 @@ def weights_operand(tile):
         if first == uint32(0):
             fill_table(table, start, uint32(end + ahead - start), geometry)
             cuda.syncthreads()
-        k, _ = place()
+        k, _ = k_and_line()
         at = 4 * uint32(first + k)
         wanted, weight_at = table[at + 1] != NOWHERE, table[at + 3]
         for i in range(loads):
@@ -126,7 +127,7 @@ def weights_operand(tile):
             if wanted:
                 values[i] = weight[uint32(row_at[i] + weight_at)]
 
-    return Operand(fetch, *scattered_store(place, loads, jump, pitch), pitch), rows
+    return Operand(fetch, *scattered_store(k_and_line, loads, jump, pitch), pitch), rows
 
 
 def pixels_operand(tile, position):
@@ -143,13 +144,13 @@ def pixels_operand(tile, position):
     pitch = tile.columns + tile.padding if tile.tensor_cores else tile.columns
 
     @cuda.jit(device=True)
-    def place():
+    def k_and_line():
         return unsigned_divmod(cuda.threadIdx.x, lines)
 
     @cuda.jit(device=True)
     def corners(geometry, first_column, corner, top, left):
         """Note where each column's window begins: index, row, column. The last column stands for more."""
-        _, line = place()
+        _, line = k_and_line()
         last = uint32(geometry.images * geometry.count_h * geometry.count_w - 1)
         for c in range(each):
             n, i, j = position(geometry, min(uint32(first_column + line + c * lines), last))
@@ -161,7 +162,7 @@ def pixels_operand(tile, position):
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
         images, table, corner, top, left, geometry = source
-        k, _ = place()
+        k, _ = k_and_line()
         at = uint32(4) * uint32(start % entries + k)
         for i in range(loads):
             entry = at + uint32(4 * i * jump)
@@ -179,7 +180,7 @@ def pixels_operand(tile, position):
         for i in range(loads * each):
             tile[at + uint32(i // each * jump * pitch + i % each * lines)] = values[i]
 
-    return Operand(fetch, begin_at(place, pitch), stash, pitch), corners, each
+    return Operand(fetch, begin_at(k_and_line, pitch), stash, pitch), corners, each
 
 
 def gathered_product(tile, position):

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from cnn_numba import device
 from cnn_numba.arguments import sizes
-from cnn_numba.device.compiler import cuda, float32, int32, uint32, uint64
+from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.conv import checks
+from cnn_numba.ops.dense.gpu_vectorised import add_up
 from cnn_numba.ops.shapes import DEVICE, check_fit, check_kind, conv2d_window
 from cnn_numba.ops.shared.products import (
     Operand,
@@ -26,33 +27,10 @@ from cnn_numba.ops.shared.products import (
     tile_for,
     transposed_load,
 )
-from cnn_numba.ops.shared.results import OUTSIDE, result_store
-from cnn_numba.ops.shared.warps import sum_grid, sum_of_parts
-
-
-def reciprocal(divisor):
-    """Return a factor and a shift with which `divide` divides by a number from 1 to 2**31.
-
-    A division takes about 20 instructions on a GPU, a multiplication one: Granlund and Montgomery, "Division
-    by invariant integers using multiplication" (1994).
-
-    Examples
-    --------
-    >>> factor, shift = reciprocal(121)
-    >>> [(n * factor) >> shift for n in (0, 120, 121, 2**31 - 1)] == [0, 0, 1, (2**31 - 1) // 121]
-    True
-    """
-    shift = 31 + (divisor - 1).bit_length()
-    return -(-(1 << shift) // divisor), shift
-
+from cnn_numba.ops.shared.results import result_store
+from cnn_numba.ops.shared.warps import divide, reciprocal
 
 ONE = 1 << 30  # the row of a pixel that is always 1, outside all images
-
-
-@cuda.jit(device=True)
-def divide(number, factor, shift):
-    """Return number // divisor for a number below 2**31; factor and shift are the divisor's `reciprocal`."""
-    return uint32((uint64(number) * uint64(factor)) >> shift)
 
 
 class Correlation(NamedTuple):
@@ -102,12 +80,12 @@ def gradients_operand(tile):
     Its source is (grad_output, index of each row, shape).
     """
     loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + tile.padding
-    place = transposed_load(tile.depth, tile.threads)
+    k_and_line = transposed_load(tile.depth, tile.threads)
 
     @cuda.jit(device=True)
     def rows(shape, first_row, row_at):
         """Compute where each of the thread's rows begins; rows beyond the last repeat it and are not kept."""
-        _, line = place()
+        _, line = k_and_line()
         for i in range(loads):
             row = min(uint32(first_row + line + i * jump), uint32(shape.rows - 1))
             row_at[i] = row * shape.plane
@@ -115,7 +93,7 @@ def gradients_operand(tile):
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
         grad_output, row_at, shape = source
-        step, _ = place()
+        step, _ = k_and_line()
         k = uint32(start + step)
         n, p = _image_and_position(k, shape)
         at = uint32(n * uint32(shape.rows) * uint32(shape.plane) + p)
@@ -124,7 +102,7 @@ def gradients_operand(tile):
             if k < end:
                 values[i] = grad_output[uint32(row_at[i] + at)]
 
-    return Operand(fetch, *scattered_store(place, loads, jump, pitch), pitch), rows
+    return Operand(fetch, *scattered_store(k_and_line, loads, jump, pitch), pitch), rows
 
 
 def columns_operand(tile, has_ones):
@@ -135,12 +113,12 @@ def columns_operand(tile, has_ones):
     """
     further = int(has_ones)
     loads, jump, pitch = tile.column_loads, tile.threads // tile.depth, tile.columns + tile.padding
-    place = transposed_load(tile.depth, tile.threads)
+    k_and_line = transposed_load(tile.depth, tile.threads)
 
     @cuda.jit(device=True)
     def columns(shape, first_column, column_at, column_h, column_w):
         """Compute where each of the thread's columns begins; columns beyond the last repeat it."""
-        _, line = place()
+        _, line = k_and_line()
         taps, kernel_w = uint32(shape.kernel_h * shape.kernel_w), uint32(shape.kernel_w)
         plane, last = uint32(shape.height * shape.width), uint32(_columns(shape) + further - 1)
         for i in range(loads):
@@ -154,7 +132,7 @@ def columns_operand(tile, has_ones):
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
         x, column_at, column_h, column_w, shape = source
-        step, _ = place()
+        step, _ = k_and_line()
         k = uint32(start + step)
         n, p = _image_and_position(k, shape)
         oh = divide(p, shape.row_factor, shape.row_shift)
@@ -171,17 +149,7 @@ def columns_operand(tile, has_ones):
                 values[i] = x[uint32(corner + column_at[i])]
         hold_loads()  # issue them now: computing their addresses takes many instructions
 
-    return Operand(fetch, *scattered_store(place, loads, jump, pitch), pitch), columns
-
-
-@cuda.jit(device=True)
-def _column_place(columns, column):
-    return column if column < columns else OUTSIDE
-
-
-@cuda.jit(device=True)
-def _nothing(columns, column):
-    return float32(0)
+    return Operand(fetch, *scattered_store(k_and_line, loads, jump, pitch), pitch), columns
 
 
 def weight_kernel(tile, has_ones=False):
@@ -196,7 +164,7 @@ def weight_kernel(tile, has_ones=False):
     gradients, gradient_rows = gradients_operand(tile)
     pixels, pixel_columns = columns_operand(tile, has_ones)
     accumulate = product_engine(tile, gradients, pixels)
-    store = result_store(tile, _column_place, _nothing)
+    store = result_store(tile)
 
     @cuda.jit
     @device.signature(
@@ -221,7 +189,7 @@ def weight_kernel(tile, has_ones=False):
         # In `sums`, the shares follow one another as further rows.
         columns, before = uint32(_columns(shape) + further), uint32(cuda.blockIdx.z * uint32(shape.rows))
         first, end_row = (uint32(before + first_row), first_column), uint32(before + uint32(shape.rows))
-        store(total, first, end_row, columns, False, False, sums, columns)
+        store(total, first, end_row, columns, False, False, sums, (sums, False, columns))
 
     return conv2d_backward_weight_kernel
 
@@ -247,15 +215,6 @@ WITH_ONES = {tile: weight_kernel(tile, has_ones=True) for tile in (SHALLOW, NARR
 conv2d_backward_weight_and_bias_wide_kernel, conv2d_backward_weight_and_bias_narrow_kernel = (
     WITH_ONES.values()
 )
-
-
-@cuda.jit
-@device.signature("void(float32[:, ::1], float32[::1])")
-def conv2d_sum_parts_kernel(parts, total):
-    """Add up `parts` (P, size) into `total` (size,), in blocks of `sum_grid`."""
-    i, found, is_mine = sum_of_parts(parts, uint32(cuda.blockIdx.x))
-    if is_mine:
-        total[i] = found
 
 
 class Conv2dScratch(NamedTuple):
@@ -325,5 +284,5 @@ def conv2d_backward_weight(
     arguments = grad_output.reshape(-1), x.reshape(-1), sums, shape
     device.launch(_KERNELS[tile], (*tiles, shares), tile.threads, *arguments)
     if shares > 1:
-        device.launch(conv2d_sum_parts_kernel, *sum_grid(total.size), parts, total)
+        add_up(parts, grad_weight.reshape(len(grad_weight), -1))
     return grad_weight

@@ -164,7 +164,7 @@ def target_store(tile, position):
     """
 
     @cuda.jit(device=True)
-    def place(given, column):
+    def locate(given, column):
         """Return where in the first plane of its image a column lies, OUTSIDE if there is none."""
         _, _, geometry = given
         n, h, w = position(geometry, column)
@@ -173,7 +173,7 @@ def target_store(tile, position):
         in_plane = line + w * uint32(geometry.target_j)
         return uint32(n * image + in_plane) if n < images else OUTSIDE
 
-    store = result_store(tile, place, _bias, by_row=True)
+    store = result_store(tile, locate, _bias, by_row=True)
 
     @cuda.jit(device=True)
     def store_results(sums, first, bias, has_bias, relu, target, geometry):

@@ -24,30 +24,19 @@ from cnn_numba.ops.fused.gpu_backward import (
     weight_parts,
 )
 from cnn_numba.ops.fused.gpu_forward import can_gather, conv2d_pool
-from cnn_numba.ops.fused.gpu_head import head_fits, linear_cross_entropy_rows, linear_cross_entropy_sums
+from cnn_numba.ops.fused.gpu_head import (
+    head_fits as head_fits,
+    linear_cross_entropy_rows as linear_cross_entropy_rows,
+    linear_cross_entropy_sums as linear_cross_entropy_sums,
+)
 from cnn_numba.ops.fused.gpu_sparse_input import conv2d_pool_backward_input, planes_of
 from cnn_numba.ops.fused.gpu_sparse_weight import conv2d_pool_backward_weight, shares_of
-from cnn_numba.ops.fused.gpu_update import adam_update_with_sums
+from cnn_numba.ops.fused.gpu_update import adam_update_with_sums as adam_update_with_sums
 from cnn_numba.ops.gather import gpu as gather
 from cnn_numba.ops.loss import gpu as loss
 from cnn_numba.ops.pool import gpu as pool
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.update import gpu as update
-
-__all__ = [
-    "GATHER_PARTS",
-    "HEAD_PARTS",
-    "PARTS",
-    "UPDATE_PARTS",
-    "adam_update_with_sums",
-    "conv_chain_backward",
-    "conv_chain_forward",
-    "conv_chain_gather_at",
-    "conv_chain_scratch",
-    "head_fits",
-    "linear_cross_entropy_rows",
-    "linear_cross_entropy_sums",
-]
 
 #: The operations that a chain stands for, those that it can do along with them, and those of a head.
 PARTS = {"conv": conv, "pool": pool, "activation": activation}

@@ -51,7 +51,7 @@ _SUMS = "float32[:, ::1], uint32, float32[::1], float32[::1]"
 def conv2d_sum_weight_and_bias_kernel(
     parts, columns, grad_weight, grad_bias, other_parts, other_columns, other_weight, other_bias, blocks
 ):
-    """Add up `parts` (P, rows * columns) as `conv2d_sum_parts_kernel` does; the last column is the bias.
+    """Add up `parts` (P, rows * columns) in blocks of `sum_grid`; the last column is the bias.
 
     The first `blocks` do so for one stage, those after them for another.
     """

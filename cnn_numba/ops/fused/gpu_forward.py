@@ -122,8 +122,8 @@ _PATCHES, _WEIGHTS = CHANNELS * WINDOWS * _WINDOW_PITCH, DEPTH * _TAP_PITCH
 @cuda.jit(device=True)
 def _load_pixels(patches, at, pixels):
     for h in range(PATCH):
-        place = at + PATCH * h
-        pixels[4 * h], pixels[4 * h + 1], pixels[4 * h + 2], pixels[4 * h + 3] = load4(patches, place)
+        row = load4(patches, at + PATCH * h)
+        pixels[4 * h], pixels[4 * h + 1], pixels[4 * h + 2], pixels[4 * h + 3] = row
 
 
 @cuda.jit(device=True)
@@ -216,7 +216,7 @@ def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, geometry: Conv
         k, weight_from = uint32(k + DEPTH), uint32(weight_from + DEPTH)
         if first > 0:
             _multiply_windows(patches, patch_at, weights, weight_at, pixels, sums)
-        # To the same place, not before everyone has used what is there.
+        # Overwrite both arrays only when all threads have used them.
         cuda.syncthreads()
         for c in range(CHANNELS):
             patches[patch_to + c * WINDOWS * _WINDOW_PITCH] = fetched[c]

@@ -47,7 +47,7 @@ class Planes(NamedTuple):
 
 TOGETHER, WIDTH = 5, 12  # windows of a tile, and pixels of each of its PATCH rows
 SUMS = PATCH * WIDTH
-_KERNELS = WARP * TAPS  # weights of an output channel
+_ROW = WARP * TAPS  # weights of an output channel
 _PITCH = 16  # numbers of a tile in shared memory: gradients and, from _CODES on, their codes
 _CODES = 8
 _MOST_STEP = WARP // TOGETHER  # a lane fetches one gradient per step
@@ -181,16 +181,16 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
             _fetch_weights(weight, uint32(first_out + warp), first_channel, lane, planes, fetched)
         if first_out > 0:
             mine = uint32(warp * _OF_WARP)
-            of_lane = uint32(weights + part * _KERNELS + lane * TAPS)
+            of_lane = uint32(weights + part * _ROW + lane * TAPS)
             current, end = uint32(first_out - block_step + part), min(first_out, out_channels)
             while current < end:
                 _add_tile(shared, of_lane, mine, kernel, sums)
-                mine, of_lane = uint32(mine + _PITCH), uint32(of_lane + slices * _KERNELS)
+                mine, of_lane = uint32(mine + _PITCH), uint32(of_lane + slices * _ROW)
                 current = uint32(current + slices)
         # Overwrite shared memory only after all threads have used it.
         cuda.syncthreads()
         if warp < block_step:
-            _stash_weights(fetched, uint32(weights + warp * _KERNELS + lane), shared)
+            _stash_weights(fetched, uint32(weights + warp * _ROW + lane), shared)
         if lane < TOGETHER * _MOST_STEP:
             shared[to], shared[to + _CODES] = gradient, code
         cuda.syncthreads()
@@ -275,7 +275,7 @@ def conv2d_pool_backward_input(grad_output, codes, weight, window, grad_input):
     warps = planes.tiles * planes.slices
     grid = len(grad_input) * planes.bands, device.blocks(planes.channels, WARP)
     flat = [array.reshape(-1) for array in (grad_output, codes, weight, grad_input)]
-    of_a_step = warps * _OF_WARP + planes.slices * planes.step * _KERNELS
+    of_a_step = warps * _OF_WARP + planes.slices * planes.step * _ROW
     shared = 4 * max(of_a_step, planes.copies * WARP * planes.plane)
     threads = WARP * warps
     planes = Planes(*map(np.uint32, planes))

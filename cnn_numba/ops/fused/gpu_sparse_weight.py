@@ -17,10 +17,18 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
-from cnn_numba.ops.conv.gpu_weight import divide, reciprocal
 from cnn_numba.ops.fused.gpu_forward import DEAD
 from cnn_numba.ops.fused.gpu_sparse_input import PATCH, PIXELS, SIDE, TAPS, by_code
-from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, unsigned_divmod, warp_and_lane, warp_sum
+from cnn_numba.ops.shared.warps import (
+    LANE_COUNT,
+    WARP,
+    divide,
+    load4,
+    reciprocal,
+    unsigned_divmod,
+    warp_and_lane,
+    warp_sum,
+)
 
 OUTS, TOGETHER = 4, 8  # output channels of a warp, and windows whose gradients its lanes load at a time
 GROUPS, SPLITS = 4, 2  # of output channels of a block, and warps that share the windows of one

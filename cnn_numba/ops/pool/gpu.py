@@ -22,8 +22,6 @@ from cnn_numba.ops.shapes import DEVICE, Window2d
 from cnn_numba.ops.shared.views import flat_planes, merge_axes
 from cnn_numba.ops.shared.warps import ALL_LANES, LANE_COUNT, WARP
 
-__all__ = ["avg_pool2d_backward", "avg_pool2d_forward", "max_pool2d_backward", "max_pool2d_forward"]
-
 THREADS = 256
 
 

@@ -244,10 +244,10 @@ def adam_update_scheduled(
 
 
 def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):
-    """Return the `rates` of `adam_update_scheduled`, (S, 2) float32, for the learning rates of S steps.
+    """Return the `rates` of `adam_update_scheduled` for the learning rates of S steps.
 
-    The row of step t is ``lr / (1 - beta1**t)`` and ``1 / sqrt(1 - beta2**t)``, which corrects the root of the
-    second mean. The first t is `first_step`.
+    Their shape is that of `sgd_update_scheduled`. The row of step t, from `first_step`, is
+    ``lr / (1 - beta1**t)`` and ``1 / sqrt(1 - beta2**t)``, which corrects the root of the second mean.
 
     Examples
     --------
