@@ -321,7 +321,7 @@ def shares_of(out_shape, window, x_shape):
     pitch = 2 * pooled_w + SIDE - 1
     most_rows = _SHARED // (4 * pitch * (1 if channels < _FEWEST_CHANNELS else WARP))
     suits = window[:4] == (SIDE, SIDE, 1, 1) and max(window[4:6]) < SIDE
-    if not suits or most_rows < PATCH or out_channels < _FEWEST_CHANNELS:
+    if not suits or most_rows < PATCH or out_channels < _FEWEST_CHANNELS <= channels:
         return None
     bands = device.blocks(pooled_h, (most_rows - SIDE + 1) // 2)
     band = device.blocks(pooled_h, bands)
