@@ -212,21 +212,21 @@ def gathered_product(tile, position):
     return multiply
 
 
-def implicit_kernel(tile):
+def implicit_kernel(tile, name):
     """Make a kernel whose blocks compute such tiles."""
     results, table_numbers = tile.results, table_size(tile)
     multiply, store = gathered_product(tile, row_by_row), target_store(tile, row_by_row)
 
     @cuda.jit
-    @device.signature(CONVOLUTION, capability=tile.capability)
-    def conv2d_implicit_kernel(source, weight, bias, has_bias, relu, target, geometry: ConvGeometry):
+    @device.signature(CONVOLUTION, capability=tile.capability, name=name)
+    def kernel(source, weight, bias, has_bias, relu, target, geometry: ConvGeometry):
         """Compute one tile per block; a grid of (blocks of columns, blocks of rows)."""
         table = cuda.shared.array(table_numbers, int32)
         sums = cuda.local.array(results, float32)
         first = multiply(source, weight, table, sums, geometry)
         store(sums, first, bias, has_bias, relu, target, geometry)
 
-    return conv2d_implicit_kernel
+    return kernel
 
 
 # Rows and columns of a block, products between barriers, rows and columns of a thread. Why these, for the
@@ -242,21 +242,10 @@ LARGE, SMALL = Tile(64, 128, 8, 8, 8), Tile(64, 64, 16, 4, 4)
 FLAT, NARROW = Tile(32, 128, 8, 8, 8), Tile(32, 64, 16, 4, 4)
 # For rounded operands: 4 warps of 32 x 32 results each, on Tensor Cores, or else NARROW.
 TENSOR = Tile(64, 64, 16, 4, 8)
-_TILES = LARGE, SMALL, FLAT, NARROW, *tensor_tiles(TENSOR), *ffma_tiles(NARROW)
-_KERNELS = {tile: implicit_kernel(tile) for tile in _TILES}
-# Each under its name as well, by which `cnn-numba inspect` finds it.
-(
-    conv2d_implicit_large_kernel,
-    conv2d_implicit_small_kernel,
-    conv2d_implicit_flat_kernel,
-    conv2d_implicit_narrow_kernel,
-    conv2d_implicit_tf32_kernel,
-    conv2d_implicit_float16_kernel,
-    conv2d_implicit_bfloat16_kernel,
-    conv2d_implicit_tf32_ffma_kernel,
-    conv2d_implicit_float16_ffma_kernel,
-    conv2d_implicit_bfloat16_ffma_kernel,
-) = _KERNELS.values()
+_NAMES = {LARGE: "large", SMALL: "small", FLAT: "flat", NARROW: "narrow"}
+_NAMES |= {tile: tile.precision for tile in tensor_tiles(TENSOR)}
+_NAMES |= {tile: f"{tile.precision}_ffma" for tile in ffma_tiles(NARROW)}
+_KERNELS = {tile: implicit_kernel(tile, f"conv2d_implicit_{name}_kernel") for tile, name in _NAMES.items()}
 
 
 def _launch(geometry, source, weight, bias, has_bias, relu, target, precision):

@@ -152,7 +152,7 @@ def columns_operand(tile, has_ones):
     return Operand(fetch, *scattered_store(k_and_line, loads, jump, pitch), pitch), columns
 
 
-def weight_kernel(tile, has_ones=False):
+def weight_kernel(tile, name, has_ones=False):
     """Make a kernel whose blocks sum up a part of such tiles.
 
     Rows are output channels, columns are input channels and taps, with `has_ones` another column for the
@@ -168,9 +168,9 @@ def weight_kernel(tile, has_ones=False):
 
     @cuda.jit
     @device.signature(
-        "void(float32[::1], float32[::1], float32[::1], Correlation)", capability=tile.capability
+        "void(float32[::1], float32[::1], float32[::1], Correlation)", capability=tile.capability, name=name
     )
-    def conv2d_backward_weight_kernel(grad_output, x, sums, shape: Correlation):
+    def kernel(grad_output, x, sums, shape: Correlation):
         """Sum up a share of the positions for one tile per block; grid (column tiles, row tiles, shares)."""
         row_at = cuda.local.array(row_loads, uint32)
         column_at = cuda.local.array(column_loads, int32)
@@ -191,30 +191,23 @@ def weight_kernel(tile, has_ones=False):
         first, end_row = (uint32(before + first_row), first_column), uint32(before + uint32(shape.rows))
         store(total, first, end_row, columns, False, False, sums, (sums, False, columns))
 
-    return conv2d_backward_weight_kernel
+    return kernel
 
 
 # TENSOR or, without Tensor Cores, NARROW is for rounded operands, as in `gpu_implicit`.
 WIDE, NARROW = Tile(64, 64, 16, 8, 4), Tile(32, 32, 16, 4, 4)
 TENSOR = Tile(64, 64, 16, 4, 8)
-_KERNELS = {tile: weight_kernel(tile) for tile in (WIDE, NARROW, *tensor_tiles(TENSOR), *ffma_tiles(NARROW))}
-# Names by which `cnn-numba inspect` finds them.
-(
-    conv2d_backward_weight_wide_kernel,
-    conv2d_backward_weight_narrow_kernel,
-    conv2d_weight_tf32_kernel,
-    conv2d_weight_float16_kernel,
-    conv2d_weight_bfloat16_kernel,
-    conv2d_weight_tf32_ffma_kernel,
-    conv2d_weight_float16_ffma_kernel,
-    conv2d_weight_bfloat16_ffma_kernel,
-) = _KERNELS.values()
+_NAMES = {WIDE: "wide", NARROW: "narrow"} | {tile: tile.precision for tile in tensor_tiles(TENSOR)}
+_NAMES |= {tile: f"{tile.precision}_ffma" for tile in ffma_tiles(NARROW)}
+_KERNELS = {
+    tile: weight_kernel(tile, f"conv2d_backward_weight_{name}_kernel") for tile, name in _NAMES.items()
+}
 # Kernels with a column of ones, for chains of layers: see `ops.fused.gpu_backward`.
 SHALLOW = Tile(64, 64, 16, 4, 4)
-WITH_ONES = {tile: weight_kernel(tile, has_ones=True) for tile in (SHALLOW, NARROW)}
-conv2d_backward_weight_and_bias_wide_kernel, conv2d_backward_weight_and_bias_narrow_kernel = (
-    WITH_ONES.values()
-)
+WITH_ONES = {
+    tile: weight_kernel(tile, f"conv2d_backward_weight_and_bias_{name}_kernel", has_ones=True)
+    for tile, name in ((SHALLOW, "wide"), (NARROW, "narrow"))
+}
 
 
 class Conv2dScratch(NamedTuple):

@@ -207,8 +207,6 @@ _KERNELS = {
 _FFMA = {
     tile: _make_kernel(f"matmul_{tile.precision}_ffma_kernel", tile, False) for tile in ffma_tiles(SMALL)
 }
-# Names by which `cnn-numba inspect` finds them.
-globals().update({each.py_func.__name__: each for each in (*_KERNELS.values(), *_FFMA.values())})
 _KERNELS |= {(tile, vectors): _FFMA[tile] for tile in _FFMA for vectors in (True, False)}
 
 

@@ -51,7 +51,7 @@ def pooled(first, second, third, fourth, relu):
     return best, code
 
 
-def pooled_kernel(tile):
+def pooled_kernel(tile, name):
     """Make a kernel whose blocks compute such tiles, and write a quarter of their results."""
     results, thread_rows, thread_columns = tile.results, tile.thread_rows, tile.thread_columns
     groups, table_numbers = thread_columns // WINDOW, table_size(tile)
@@ -87,20 +87,21 @@ def pooled_kernel(tile):
                         out[at], codes[at] = best, uint8(code)
 
     @cuda.jit
-    @device.signature(_POOLED)
-    def conv2d_pool_kernel(x, weight, bias, relu, out, codes, geometry: ConvGeometry):
+    @device.signature(_POOLED, name=name)
+    def kernel(x, weight, bias, relu, out, codes, geometry: ConvGeometry):
         """Compute one tile per block; a grid of (blocks of columns, blocks of rows)."""
         table = cuda.shared.array(table_numbers, int32)
         sums = cuda.local.array(results, float32)
         first_row, first_column = multiply(x, weight, table, sums, geometry)
         store(sums, first_row, first_column, bias, relu, out, codes, geometry)
 
-    return conv2d_pool_kernel
+    return kernel
 
 
-_KERNELS = {tile: pooled_kernel(tile) for tile in (LARGE, SMALL, NARROW)}
-# Each under its name as well, by which `cnn-numba inspect` finds it.
-conv2d_pool_large_kernel, conv2d_pool_small_kernel, conv2d_pool_narrow_kernel = _KERNELS.values()
+_KERNELS = {
+    tile: pooled_kernel(tile, f"conv2d_pool_{name}_kernel")
+    for tile, name in ((LARGE, "large"), (SMALL, "small"), (NARROW, "narrow"))
+}
 
 
 # --- 3x3 kernels, window by window --------------------------------------------------------------------------
