@@ -77,10 +77,12 @@ class OnDevice:
 
 
 def kernels_in(module):
-    """Return the kernels that a module defines, by name."""
+    """Return the kernels that a module defines, by name; those in its dicts by their functions' names."""
+    tables = [value for value in vars(module).values() if isinstance(value, dict)]
+    listed = [each for table in tables for each in table.values() if hasattr(each, "py_func")]
     return {
         name: value
-        for name, value in vars(module).items()
+        for name, value in ({each.py_func.__name__: each for each in listed} | vars(module)).items()
         if hasattr(value, "targetoptions")
         and not value.targetoptions.get("device")
         and value.py_func.__module__ == module.__name__

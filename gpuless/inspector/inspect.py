@@ -181,7 +181,8 @@ def find_kernel(name: str) -> tuple[Any, Any]:
     Parameters
     ----------
     name : str
-        The module may also be a file: "folder/my_kernels.py:kernel". Launches in the module are skipped.
+        The module may also be a file: "folder/my_kernels.py:kernel". Launches in the module are skipped. A
+        kernel in a dict of the module is found by its function's name.
 
     Returns
     -------
@@ -206,6 +207,9 @@ def find_kernel(name: str) -> tuple[Any, Any]:
         raise ValueError(f"write module:kernel or file.py:kernel, got {name!r}")
     module, fault = load(place)
     kernels = {key: kernel for key, value in vars(module).items() if (kernel := _kernel(value))}
+    for table in [value for value in vars(module).values() if isinstance(value, dict)]:
+        found = filter(None, map(_kernel, table.values()))
+        kernels = {python_function(kernel).__name__: kernel for kernel in found} | kernels
     if kernel_name not in kernels:
         others = f"; it has {', '.join(kernels)}" if kernels else ""
         raise ValueError(f"{place} has no kernel {kernel_name!r}{others}{fault and f'; {fault}'}")

@@ -45,12 +45,12 @@ CAPABILITIES = {"": CCS, ">= 8.0": CCS[1:], "< 8.0": CCS[:1]}
 
 def capabilities(module, name):
     """Return the compute capabilities of the GPUs that a kernel is for."""
-    return CAPABILITIES[getattr(module, name).py_func.capability]
+    return CAPABILITIES[kernels_in(module)[name].py_func.capability]
 
 
 def allowed(module, name):
     """Return the allowances of a kernel, with their reasons."""
-    return getattr(module, name).py_func.allowed
+    return kernels_in(module)[name].py_func.allowed
 
 
 def listed(module, name):
@@ -83,7 +83,7 @@ READ_FOR_VECTORS = "matmul_large_kernel"
 
 def code(kernel):
     """Return the code of a kernel's function, which those that one function makes share."""
-    return getattr(*kernel[:2]).py_func.__code__
+    return kernels_in(kernel[0])[kernel[1]].py_func.__code__
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def results(request):
         if not asked or (*kernel, cc) in asked or cc in needed(*kernel[:2])
     ]
     jobs = [
-        Job(getattr(module, name), signature, capability(cc), listing="PTX" * (cc in listed(module, name)))
+        Job(kernels_in(module)[name], signature, capability(cc), listing="PTX" * (cc in listed(module, name)))
         for module, name, signature, cc in keys
     ]
     try:
@@ -127,7 +127,7 @@ def of_each_kernel(test):
 @of_each_kernel
 def test_a_kernel_has_a_signature(module, name, signature):
     assert signature, f"write @device.signature(...) below the @cuda.jit of {name}"
-    assert getattr(module, name).py_func.capability in CAPABILITIES
+    assert kernels_in(module)[name].py_func.capability in CAPABILITIES
 
 
 @of_each_kernel
@@ -171,7 +171,7 @@ def test_kernels_can_be_kept_on_disk():
 
     importlib.import_module("cnn_numba.ops.fused.cpu")
     assert fingerprints()
-    prints = {fingerprint(getattr(module, name)) for module, name, _ in KERNELS}
+    prints = {fingerprint(kernels_in(module)[name]) for module, name, _ in KERNELS}
     assert len(prints) == len(KERNELS)
 
 

@@ -117,7 +117,8 @@ def test_adding_up_many_results_takes_less_than_three_times_as_long_as_loading_t
 def test_sums_in_parts_of_large_tiles(rng, monkeypatch):
     tile = LARGE._replace(part_depth=16)  # or it would take too long to simulate
     monkeypatch.setattr(gpu_vectorised, "LARGE", tile)
-    monkeypatch.setitem(gpu_vectorised._KERNELS, (tile, True), gpu_vectorised.matmul_large_kernel)
+    kernels = gpu_vectorised._KERNELS
+    monkeypatch.setitem(kernels, (tile, True), kernels[LARGE, True])
     size = 130, 4, 64
     assert count_parts(tile, *size) == (4, 16)
     a, b, expected = matrices(rng, *size)

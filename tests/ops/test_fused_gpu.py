@@ -23,6 +23,7 @@ MORE_CHAINS = [
     ((1, 8, 6, 140), [(3, 3, 1, 1, False, True)]),
     ((2, 3, 6, 68), [(8, 3, 1, 0, True, True)]),
     ((2, 3, 5, 66), [(8, 3, 1, 0, False, True)]),
+    ((5, 2, 9, 12), [(3, 3, 1, 1, True, True)]),
     ((2, 40, 9, 8), [(70, 3, 1, 0, True, True)]),
     ((3, 9, 9, 27), [(35, 3, 1, 2, True, True)]),
     ((1, 8, 31, 12), [(40, 3, 1, 1, False, True)]),
@@ -64,6 +65,15 @@ def test_a_chain_equals_its_definition(shape, layers, needs_grad_input):
     grad_output = random_float32(rng, *reference.conv_chain_forward(x, chain).shape)
     arguments = chain, x, grad_output, needs_grad_input
     assert_alike(both(*arguments), defined(*arguments))
+
+
+def test_a_working_space_without_a_gradient_of_the_images_refuses_it():
+    rng = np.random.default_rng(0)
+    chain, x = on_device(chain_of(MNIST, 1, rng)), device.to_device(random_float32(rng, 3, 1, 28, 28))
+    scratch = gpu.conv_chain_scratch(x.shape, chain, needs_grad_input=False)
+    out = gpu.conv_chain_forward(x, chain, scratch=scratch)
+    with pytest.raises(ValueError, match="grad_input must be False: scratch was made with"):
+        gpu.conv_chain_backward(out, x, chain, scratch=scratch)
 
 
 def test_a_convolution_may_occur_twice_in_a_chain():
@@ -161,13 +171,13 @@ def test_a_working_space_of_another_chain_or_for_fewer_images_raises():
 def test_stages_take_one_kernel_forward_and_two_backward_and_share_their_sums():
     chain = on_device(chain_of(MNIST, 1, np.random.default_rng(0)))
     x, grad_output = device.zeros((2, 1, 28, 28)), device.zeros((2, 64, 5, 5))
-    scratch = gpu.conv_chain_scratch(x.shape, chain)
+    scratch = gpu.conv_chain_scratch(x.shape, chain, needs_grad_input=False)
     made = []
     with device.observe_launches(lambda launch: made.append(launch.kernel)):
         gpu.conv_chain_forward(x, chain, scratch=scratch)
         gpu.conv_chain_backward(grad_output, x, chain, grad_input=False, scratch=scratch)
     assert made == [
-        gpu_forward.conv2d_pool_narrow_kernel,
+        kernels_in(gpu_forward)["conv2d_pool_narrow_kernel"],
         gpu_forward.conv2d_pool_windows_kernel,
         gpu_sparse_weight.conv2d_pool_backward_weight_sparse_kernel,
         gpu_sparse_input.conv2d_pool_backward_input_sparse_kernel,
@@ -235,7 +245,8 @@ def test_a_batch_is_gathered_with_the_first_stage(shape, layer, size):
     one, other = (Gathered(shape, [layer, LAST], size) for _ in range(2))
     alone, expected = one.run(lambda: gather.gather_batch_at(*one.arguments))
     kernels, received = other.run(other.together)
-    assert alone[:2] == [gather.gather_batch_at_kernel, gpu_forward.conv2d_pool_narrow_kernel]
+    narrow = kernels_in(gpu_forward)["conv2d_pool_narrow_kernel"]
+    assert alone[:2] == [gather.gather_batch_at_kernel, narrow]
     assert kernels == [gpu_forward.gather_conv2d_pool_kernel, *alone[2:]]
     assert [array.tobytes() for array in received] == [array.tobytes() for array in expected]
     assert received[2].tolist() == [1]
@@ -301,27 +312,27 @@ def test_wrong_arguments_of_a_gathered_stage_raise_before_any_launch():
 # --- Under the sanitizer ------------------------------------------------------------------------------------
 
 
-def assert_nothing_found(shape, layers):
+def assert_nothing_found(shape, layers, needs_grad_input=True):
     """Run a chain under the sanitizer; return the kernels that it launched."""
     rng, examined = np.random.default_rng(0), {}
     chain, x = chain_of(layers, shape[1], rng), random_float32(rng, *shape)
     grad_output = random_float32(rng, *reference.conv_chain_forward(x, chain).shape)
     # With a working space the backward pass does not repeat launches of the forward pass.
-    scratch = gpu.conv_chain_scratch(shape, on_device(chain))
+    scratch = gpu.conv_chain_scratch(shape, on_device(chain), needs_grad_input)
     with device.observe_launches(
         lambda launch: examined.setdefault(launch.kernel, []).append(launch.examine(sanitize))
     ):
-        both(chain, x, grad_output, scratch=scratch)
+        both(chain, x, grad_output, needs_grad_input, scratch=scratch)
     reports = [report for found in examined.values() for report in found]
     assert all(report.ok for report in reports), "\n".join(map(str, reports))
     return set(examined)
 
 
 SANITIZED = [
-    ((1, 1, 8, 9), [(3, 3, 1, 1, True, True), (2, 3, 1, 0, False, True)]),
-    ((1, 8, 6, 6), [(9, 3, 1, 0, True, True)]),
-    ((1, 3, 6, 7), [(8, 3, 1, 1, True, True)]),
-    ((1, 9, 4, 6), [(33, 3, 1, 1, True, True)]),
+    ((1, 1, 8, 9), [(3, 3, 1, 1, True, True), (2, 3, 1, 0, False, True)], True),
+    ((1, 8, 6, 6), [(9, 3, 1, 0, True, True)], True),
+    ((1, 3, 6, 7), [(8, 3, 1, 1, True, True)], False),
+    ((1, 9, 4, 6), [(33, 3, 1, 1, True, True)], True),
 ]
 
 
@@ -329,9 +340,9 @@ SANITIZED = [
     lambda shape: shape in (SANITIZED[2][0], SANITIZED[3][0]),
     "few and many channels: the kernels of 3x3 windows, forward and both gradients",
 )
-@pytest.mark.parametrize(("shape", "layers"), SANITIZED)
-def test_the_sanitizer_finds_nothing(shape, layers):
-    assert_nothing_found(shape, layers)
+@pytest.mark.parametrize(("shape", "layers", "needs_grad_input"), SANITIZED)
+def test_the_sanitizer_finds_nothing(shape, layers, needs_grad_input):
+    assert_nothing_found(shape, layers, needs_grad_input)
 
 
 @pytest.mark.exhaustive(
@@ -340,8 +351,7 @@ def test_the_sanitizer_finds_nothing(shape, layers):
 def test_the_sanitizer_finds_nothing_in_any_kernel_of_a_chain(monkeypatch):
     launched = {kernel for each in SANITIZED[1:] for kernel in assert_nothing_found(*each)}
     for tile in (gpu_forward.LARGE, gpu_forward.SMALL, gpu_forward.NARROW):
-        for module in (gpu_forward, gpu_backward):
-            monkeypatch.setattr(module, "best_tile", lambda *_, tile=tile: tile)
+        monkeypatch.setattr(gpu_forward, "best_tile", lambda *_, tile=tile: tile)
         launched |= assert_nothing_found((1, 3, 4, 4), [(2, 3, 1, 0, False, True)])
     # Many channels, without a pooling, and a stride below one.
     unpooled = [(33, 3, 1, 0, True, False), (3, 1, 1, 0, False, False)]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, backends, poisoned, random_float32
+from helpers import assert_close, backends, kernels_in, poisoned, random_float32
 from launches import only_launches, sanitized
 from torch.nn import functional
 
@@ -395,11 +395,12 @@ def listings(kernels, cc):
 
 @pytest.mark.exhaustive("test_matmul_tensor.py: the instructions of the same engine")
 def test_the_machine_code_multiplies_on_tensor_cores():
-    kernels = [gpu_vectorised.matmul_tf32_kernel, gpu_implicit.conv2d_implicit_bfloat16_kernel]
+    named = kernels_in(gpu_vectorised) | kernels_in(gpu_implicit) | kernels_in(gpu_weight)
+    kernels = [named["matmul_tf32_kernel"], named["conv2d_implicit_bfloat16_kernel"]]
     wanted = ["HMMA.1688.F32.TF32", "HMMA.16816.F32.BF16"]
     for listing, instruction in zip(listings(kernels, "8.0"), wanted, strict=True):
         assert instruction in listing
         assert "FFMA" not in listing
-    for listing in listings([gpu_weight.conv2d_weight_float16_ffma_kernel], "7.5"):
+    for listing in listings([named["conv2d_backward_weight_float16_ffma_kernel"]], "7.5"):
         assert "FFMA" in listing
         assert "HMMA" not in listing

@@ -85,7 +85,11 @@ def relu_forward_vectorized(x, out=None):
 def relu_forward(x, out=None):
     """``max(x, 0)``; see `reference.relu_forward`."""
     *_, out = checks.forward(DEVICE, x, out)
-    return (relu_forward_vectorized if device.aligned(x, out) else relu_forward_naive)(x, out)
+    kernel, threads = relu_forward_naive_kernel, x.size
+    if device.aligned(x, out):
+        kernel, threads = relu_forward_vectorized_kernel, device.blocks(x.size, VECTOR)
+    _launch(kernel, threads, x, out)
+    return out
 
 
 @cuda.jit

@@ -8,15 +8,9 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.conv.gpu_implicit import conv2d_backward_input, conv2d_forward
-from cnn_numba.ops.conv.gpu_weight import (
-    Conv2dScratch,
-    conv2d_backward_weight,
-    conv2d_scratch,
-    divide,
-    reciprocal,
-)
+from cnn_numba.ops.conv.gpu_weight import Conv2dScratch, conv2d_backward_weight, conv2d_scratch
 from cnn_numba.ops.shapes import DEVICE
-from cnn_numba.ops.shared.warps import block_sum
+from cnn_numba.ops.shared.warps import block_sum, divide, reciprocal
 
 __all__ = [
     "Conv2dScratch",

@@ -11,7 +11,7 @@ The gradient of the images takes the same kernel: it is a convolution with each 
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
-from cnn_numba.ops.conv.index_maps import CONVOLUTION, Gather, target_store
+from cnn_numba.ops.conv.index_maps import CONVOLUTION, ConvGeometry, target_store
 from cnn_numba.ops.shared.products import Tile
 from cnn_numba.ops.shared.results import LANES_ACROSS
 from cnn_numba.ops.shared.warps import load4, unsigned_divmod, warp_and_lane
@@ -38,9 +38,9 @@ _BOTH, _FETCHED = 2 * _HALF, CHANNELS * _LOADS
 
 
 @cuda.jit(device=True)
-def _first_position(gather):
+def _first_position(geometry):
     """Return image, row and column of the block's first position; its lines lie below each other."""
-    n, row = unsigned_divmod(cuda.blockIdx.x * LINES, gather.count_h)
+    n, row = unsigned_divmod(cuda.blockIdx.x * LINES, geometry.count_h)
     return n, row, uint32(cuda.blockIdx.y * LINE)
 
 
@@ -54,51 +54,51 @@ def _row_below(n, row, rows):
 
 
 @cuda.jit(device=True)
-def _position(gather, column):
+def _position(geometry, column):
     """Return image, row and column of the result in that column of the tiles; image N if there is none.
 
     A thread's columns are two groups of four, as `thread_results` has them: the halves of its line.
     """
     warp, column = unsigned_divmod(column, LANES_ACROSS * LINE)
     half, column = unsigned_divmod(column, LANES_ACROSS * 4)
-    n, row, first = _first_position(gather)
+    n, row, first = _first_position(geometry)
     row = uint32(row + warp * LANES_ACROSS + column // 4)
-    n, row = _row_below(n, row, uint32(gather.count_h))
+    n, row = _row_below(n, row, uint32(geometry.count_h))
     w = uint32(first + 4 * half + column % 4)
-    return n if w < uint32(gather.count_w) else uint32(gather.images), row, w
+    return n if w < uint32(geometry.count_w) else uint32(geometry.images), row, w
 
 
 @cuda.jit(device=True)
-def _begin_pixels(gather, first_image, top, left, pixel_from, pixel_to, channels):
+def _begin_pixels(geometry, first_image, top, left, pixel_from, pixel_to, channels):
     """Note where each pixel that the thread copies comes from and goes to, and how many channels it has.
 
     Beyond the borders it has none. An image takes `SIDE` - 1 rows more than it has results.
     """
     # A gradient's windows end where those of a convolution begin.
-    back = uint32(0) if gather.sign > 0 else uint32(SIDE - 1)
-    height, width = uint32(gather.source_h), uint32(gather.source_w)
+    back = uint32(0) if geometry.sign > 0 else uint32(SIDE - 1)
+    height, width = uint32(geometry.source_h), uint32(geometry.source_w)
     for i in range(_LOADS):
         row, column = unsigned_divmod(cuda.threadIdx.x + i * THREADS, _PIXELS)
-        n, h = _row_below(first_image, uint32(top + row), uint32(gather.count_h + SIDE - 1))
-        h, w = uint32(h + gather.start_h - back), uint32(left + column + gather.start_w - back)
+        n, h = _row_below(first_image, uint32(top + row), uint32(geometry.count_h + SIDE - 1))
+        h, w = uint32(h + geometry.start_h - back), uint32(left + column + geometry.start_w - back)
         # Unsigned, -1 is a large number: one comparison asks for both ends.
-        is_inside = (n < uint32(gather.images)) & (row < _ROWS) & (h < height) & (w < width)
-        channels[i] = gather.channels if is_inside else 0
-        pixel_from[i] = (n * gather.channels * height + h) * width + w
+        is_inside = (n < uint32(geometry.images)) & (row < _ROWS) & (h < height) & (w < width)
+        channels[i] = geometry.channels if is_inside else 0
+        pixel_from[i] = (n * geometry.channels * height + h) * width + w
         # Threads without a pixel write beyond those of the first row.
         pixel_to[i] = row * _PITCH + column if row < _ROWS else _PITCH - 1
 
 
 @cuda.jit(device=True)
-def _begin_weights(gather, first_out, weight_from):
+def _begin_weights(geometry, first_out, weight_from):
     """Note where each weight comes from that the thread copies; return where the first goes."""
     out, first_tap = unsigned_divmod(cuda.threadIdx.x, _SHARERS)
     # Output channels beyond the last repeat it, and are not kept.
-    of_out = min(uint32(first_out + out), uint32(gather.rows - 1)) * gather.weight_m
+    of_out = min(uint32(first_out + out), uint32(geometry.rows - 1)) * geometry.weight_m
     for i in range(_WEIGHT_LOADS):
         channel, tap = unsigned_divmod(first_tap + i * _SHARERS, TAPS)
-        tap = tap if gather.sign > 0 else TAPS - 1 - tap
-        weight_from[i] = of_out + channel * gather.weight_c + tap
+        tap = tap if geometry.sign > 0 else TAPS - 1 - tap
+        weight_from[i] = of_out + channel * geometry.weight_c + tap
     return uint32(_WEIGHTS + first_tap * _TAP + out)
 
 
@@ -169,7 +169,7 @@ _store = target_store(TILE, _position)
 
 @cuda.jit
 @device.signature(CONVOLUTION)
-def conv2d_direct_kernel(source, weight, bias, has_bias, relu, target, gather: Gather):
+def conv2d_direct_kernel(source, weight, bias, has_bias, relu, target, geometry: ConvGeometry):
     """Compute LINES lines of OUTS output channels per block; grid (lines, positions across, channels)."""
     # Pixels, then weights of CHANNELS channels, twice, so that one barrier a step is enough.
     tiles = cuda.shared.array(_BOTH, float32, alignment=16)
@@ -178,24 +178,24 @@ def conv2d_direct_kernel(source, weight, bias, has_bias, relu, target, gather: G
     pixel_from, pixel_to = cuda.local.array(_LOADS, uint32), cuda.local.array(_LOADS, uint32)
     channels, weight_from = cuda.local.array(_LOADS, uint32), cuda.local.array(_WEIGHT_LOADS, uint32)
     first_out = uint32(cuda.blockIdx.z * OUTS)
-    size, step = uint32(gather.source_h * gather.source_w), uint32(CHANNELS * gather.weight_c)
-    first_image, top, left = _first_position(gather)
-    _begin_pixels(gather, first_image, top, left, pixel_from, pixel_to, channels)
-    weight_to = _begin_weights(gather, first_out, weight_from)
+    size, step = uint32(geometry.source_h * geometry.source_w), uint32(CHANNELS * geometry.weight_c)
+    first_image, top, left = _first_position(geometry)
+    _begin_pixels(geometry, first_image, top, left, pixel_from, pixel_to, channels)
+    weight_to = _begin_weights(geometry, first_out, weight_from)
     _fill_row_ends(tiles)
 
     warp, lane = warp_and_lane()
     line = uint32(warp * LANES_ACROSS + lane % LANES_ACROSS)
-    n, _ = _row_below(first_image, uint32(top + line), uint32(gather.count_h))
+    n, _ = _row_below(first_image, uint32(top + line), uint32(geometry.count_h))
     pixel_at = uint32((line + (n - first_image) * (SIDE - 1)) * _PITCH + _HALF)
     weight_at = uint32(lane // LANES_ACROSS * 4 + _WEIGHTS + _HALF)
     for i in range(RESULTS):
         sums[i] = 0
     move, channel = uint32(_HALF), uint32(0)
-    while channel < uint32(gather.channels + CHANNELS):
+    while channel < uint32(geometry.channels + CHANNELS):
         # The next channels' numbers are on their way while those of the current ones are multiplied.
         _fetch_pixels(source, channel, size, pixel_from, channels, fetched)
-        _fetch_weights(weight, channel < uint32(gather.channels), step, weight_from, fetched_weights)
+        _fetch_weights(weight, channel < uint32(geometry.channels), step, weight_from, fetched_weights)
         if channel > 0:
             _multiply_channel(tiles, pixel_at, weight_at, pixels, sums)
             _multiply_channel(tiles, pixel_at + _PLANE, weight_at + TAPS * _TAP, pixels, sums)
@@ -210,28 +210,28 @@ def conv2d_direct_kernel(source, weight, bias, has_bias, relu, target, gather: G
         weight_to = uint32(weight_to + move)
         pixel_at, weight_at = uint32(pixel_at - move), uint32(weight_at - move)
         move, channel = uint32(-move), uint32(channel + CHANNELS)
-    _store(sums, (first_out, 0), bias, has_bias, relu, target, gather)
+    _store(sums, (first_out, 0), bias, has_bias, relu, target, geometry)
 
 
-def can_compute(gather):
+def can_compute(geometry):
     """Return whether this is a convolution that the kernel computes, or its gradient."""
-    window = gather.taps_h, gather.taps_w, gather.step_h, gather.step_w, gather.weight_a
+    window = geometry.taps_h, geometry.taps_w, geometry.step_h, geometry.step_w, geometry.weight_a
     is_plain = window == (SIDE, SIDE, 1, 1, SIDE)  # and not one class of pixels of several
-    fits = max(grid_of(gather)[1:]) < 1 << 16  # blocks along y and z
-    return is_plain and fits and gather.count_h >= _FEWEST_ROWS and gather.channels % CHANNELS == 0
+    fits = max(grid_of(geometry)[1:]) < 1 << 16  # blocks along y and z
+    return is_plain and fits and geometry.count_h >= _FEWEST_ROWS and geometry.channels % CHANNELS == 0
 
 
 # Nearly two for each of the 132 multiprocessors of an H100.
 _ENOUGH_BLOCKS = 256
 
 
-def pays(gather):
+def pays(geometry):
     """Return whether the blocks fill a GPU, and lines reach over the border by a sixteenth at most."""
-    lines, across, channels = grid_of(gather)
-    return lines * across * channels >= _ENOUGH_BLOCKS and 15 * across * LINE <= 16 * gather.count_w
+    lines, across, channels = grid_of(geometry)
+    return lines * across * channels >= _ENOUGH_BLOCKS and 15 * across * LINE <= 16 * geometry.count_w
 
 
-def grid_of(gather):
+def grid_of(geometry):
     """Return how many blocks compute the target: of lines, positions across, output channels."""
-    lines = device.blocks(gather.images * gather.count_h, LINES)
-    return lines, device.blocks(gather.count_w, LINE), device.blocks(gather.rows, OUTS)
+    lines = device.blocks(geometry.images * geometry.count_h, LINES)
+    return lines, device.blocks(geometry.count_w, LINE), device.blocks(geometry.rows, OUTS)

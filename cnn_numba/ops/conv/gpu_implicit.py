@@ -9,21 +9,19 @@ The gradient of the images is the same product with other operands: each pixel g
 took part in, through the weights it met there. With a stride the pixels fall into classes, such as even and
 odd rows: those of one class meet the same weights, and each class is a convolution of stride 1.
 
-One kernel does both, except for large 3x3 convolutions (`gpu_direct`). A `Gather` (`index_maps`) says which
-numbers are multiplied. In a model, a float32 convolution with a 2x2 pooling runs in `ops/fused` instead.
+One kernel does both, except for large 3x3 convolutions (`gpu_direct`). A `ConvGeometry` (`index_maps`) says
+which numbers are multiplied. In a model, a float32 convolution with a 2x2 pooling runs in `ops/fused`.
 """
-
-from typing import NamedTuple
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.conv import checks, gpu_direct
 from cnn_numba.ops.conv.index_maps import (
     CONVOLUTION,
-    Gather,
-    backward_gathers,
+    ConvGeometry,
+    backward_geometries,
     best_tile,
-    forward_gather,
+    forward_geometry,
     grid_of,
     target_store,
 )
@@ -46,63 +44,34 @@ NOWHERE = 1 << 30  # a row outside of every image
 
 
 def table_size(tile):
-    """Return how many numbers the gather table has: four a product; it is filled again when they are used up.
+    """Return how many numbers the table has: four a product; it is filled again when they are used up.
 
-    Small steps are those of large products: there half a table leaves a T4 room for a block more.
+    Tiles with a depth of 8, which are for large products, have half as many as the others: so one more block
+    fits into the shared memory of a T4.
     """
     return 4 * min(256, 16 * tile.depth)
 
 
 @cuda.jit(device=True)
-def _depth(gather):
+def _depth(geometry):
     """Return how many products each element of the target is a sum of."""
-    return uint32(gather.channels * gather.taps_h * gather.taps_w)
+    return uint32(geometry.channels * geometry.taps_h * geometry.taps_w)
 
 
 @cuda.jit(device=True)
-def row_by_row(gather, column):
+def row_by_row(geometry, column):
     """Return image, row and column of the target's element in that column of the product."""
-    n, position = unsigned_divmod(column, gather.count_h * gather.count_w)
-    i, j = unsigned_divmod(position, gather.count_w)
+    n, position = unsigned_divmod(column, geometry.count_h * geometry.count_w)
+    i, j = unsigned_divmod(position, geometry.count_w)
     return n, i, j
 
 
-class Reader(NamedTuple):
-    """How numbers are read from the images that windows slide over: three device functions."""
-
-    corner: object
-    """``(gather, n, top, left)``: the index from which the offsets of a window count."""
-    offset: object
-    """``(gather, c, a, b)``: what to add to it for a channel and a tap."""
-    read: object
-    """``(images, at, row, column, gather)``: the number at that index, in that row and column."""
-
-
-@cuda.jit(device=True)
-def _corner(gather, n, top, left):
-    image = int32(n) * int32(gather.channels * gather.source_h * gather.source_w)
-    return int32(image + top * gather.source_w + left)
-
-
-@cuda.jit(device=True)
-def _offset(gather, c, a, b):
-    return c * gather.source_h * gather.source_w + gather.sign * (a * gather.source_w + b)
-
-
-@cuda.jit(device=True)
-def _read(images, at, row, column, gather):
-    return images[at]
-
-
-PLAIN = Reader(_corner, _offset, _read)
-
-
-def _table_filler(tile, offset):
+def _table_filler(tile):
     """Make the device function that prepares the next products; return for how many it does."""
     entries = uint32(table_size(tile) // 4)
 
     @cuda.jit(device=True)
-    def fill_table(table, start, end, gather):
+    def fill_table(table, start, end, geometry):
         """Note of each what to add to a source index, its row, its column, a weight index.
 
         To divide by `taps` for every number that is loaded would take longer than to multiply it.
@@ -110,46 +79,47 @@ def _table_filler(tile, offset):
         entry = uint32(cuda.threadIdx.x)
         while entry < min(entries, end):
             k = uint32(start + entry)
-            c, tap = unsigned_divmod(k, gather.taps_h * gather.taps_w)
-            a, b = unsigned_divmod(tap, gather.taps_w)
+            c, tap = unsigned_divmod(k, geometry.taps_h * geometry.taps_w)
+            a, b = unsigned_divmod(tap, geometry.taps_w)
             at = 4 * entry
-            table[at] = offset(gather, c, a, b)
-            table[at + 1] = gather.sign * a if k < _depth(gather) else NOWHERE
-            table[at + 2] = gather.sign * b
-            of_channel = gather.weight_first + c * gather.weight_c
-            table[at + 3] = of_channel + a * gather.weight_a + b * gather.weight_b
+            in_plane = geometry.sign * (a * geometry.source_w + b)
+            table[at] = c * geometry.source_h * geometry.source_w + in_plane
+            table[at + 1] = geometry.sign * a if k < _depth(geometry) else NOWHERE
+            table[at + 2] = geometry.sign * b
+            of_channel = geometry.weight_first + c * geometry.weight_c
+            table[at + 3] = of_channel + a * geometry.weight_a + b * geometry.weight_b
             entry = uint32(entry + cuda.blockDim.x)
 
     return fill_table, entries
 
 
-def weights_operand(tile, offset):
+def weights_operand(tile):
     """Return the operand on the left: a thread loads weights of one k, in rows `jump` apart.
 
-    Its source is (weight, table, index of each row, gather); `offset` is that of the `Reader` on the right.
+    Its source is (weight, table, index of each row, geometry).
     """
-    fill_table, entries = _table_filler(tile, offset)
+    fill_table, entries = _table_filler(tile)
     loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + tile.padding
     ahead = tile.depth  # up to the end of the last step
-    place = transposed_load(tile.depth, tile.threads)
+    k_and_line = transposed_load(tile.depth, tile.threads)
 
     @cuda.jit(device=True)
-    def rows(gather, first_row, row_at):
+    def rows(geometry, first_row, row_at):
         """Note where each of the thread's rows begins; those beyond the last repeat it, and are not kept."""
-        _, line = place()
+        _, line = k_and_line()
         for i in range(loads):
-            row = min(uint32(first_row + line + i * jump), uint32(gather.rows - 1))
-            row_at[i] = uint32(row * gather.weight_m)
+            row = min(uint32(first_row + line + i * jump), uint32(geometry.rows - 1))
+            row_at[i] = uint32(row * geometry.weight_m)
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
-        weight, table, row_at, gather = source
+        weight, table, row_at, geometry = source
         first = start % entries
         # The left operand is fetched first: it fills the table for both.
         if first == uint32(0):
-            fill_table(table, start, uint32(end + ahead - start), gather)
+            fill_table(table, start, uint32(end + ahead - start), geometry)
             cuda.syncthreads()
-        k, _ = place()
+        k, _ = k_and_line()
         at = 4 * uint32(first + k)
         wanted, weight_at = table[at + 1] != NOWHERE, table[at + 3]
         for i in range(loads):
@@ -157,42 +127,42 @@ def weights_operand(tile, offset):
             if wanted:
                 values[i] = weight[uint32(row_at[i] + weight_at)]
 
-    return Operand(fetch, *scattered_store(place, loads, jump, pitch), pitch), rows
+    return Operand(fetch, *scattered_store(k_and_line, loads, jump, pitch), pitch), rows
 
 
-def pixels_operand(tile, position, reader):
+def pixels_operand(tile, position):
     """Return the operand on the right: a thread loads pixels of its columns, for k that are `jump` apart.
 
     It has one column, or several, `lines` apart, where there are more columns than threads. Its source is
-    (images, table, corner, top, left, gather), where the windows of its columns begin in three arrays;
-    `reader` says how pixels are read. ``position(gather, column)`` returns image, row and column of the
-    target's element in that column.
+    (images, table, corner, top, left, geometry), where the windows of its columns begin in three arrays.
+    ``position(geometry, column)`` returns image, row and column of the target's element in that column.
     """
-    begin, read, entries = reader.corner, reader.read, uint32(table_size(tile) // 4)
+    entries = uint32(table_size(tile) // 4)
     each, lines = max(1, tile.columns // tile.threads), min(tile.columns, tile.threads)
     loads, jump = tile.column_loads // each, tile.threads // lines
     # A warp's threads store neighbours. What it reads of one k are neighbours, too; Tensor Cores read four k.
     pitch = tile.columns + tile.padding if tile.tensor_cores else tile.columns
 
     @cuda.jit(device=True)
-    def place():
+    def k_and_line():
         return unsigned_divmod(cuda.threadIdx.x, lines)
 
     @cuda.jit(device=True)
-    def corners(gather, first_column, corner, top, left):
+    def corners(geometry, first_column, corner, top, left):
         """Note where each column's window begins: index, row, column. The last column stands for more."""
-        _, line = place()
-        last = uint32(gather.images * gather.count_h * gather.count_w - 1)
+        _, line = k_and_line()
+        last = uint32(geometry.images * geometry.count_h * geometry.count_w - 1)
         for c in range(each):
-            n, i, j = position(gather, min(uint32(first_column + line + c * lines), last))
-            top[c] = int32(i * gather.step_h + gather.start_h)
-            left[c] = int32(j * gather.step_w + gather.start_w)
-            corner[c] = begin(gather, n, top[c], left[c])
+            n, i, j = position(geometry, min(uint32(first_column + line + c * lines), last))
+            top[c] = int32(i * geometry.step_h + geometry.start_h)
+            left[c] = int32(j * geometry.step_w + geometry.start_w)
+            image = int32(n) * int32(geometry.channels * geometry.source_h * geometry.source_w)
+            corner[c] = int32(image + top[c] * geometry.source_w + left[c])
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
-        images, table, corner, top, left, gather = source
-        k, _ = place()
+        images, table, corner, top, left, geometry = source
+        k, _ = k_and_line()
         at = uint32(4) * uint32(start % entries + k)
         for i in range(loads):
             entry = at + uint32(4 * i * jump)
@@ -201,8 +171,8 @@ def pixels_operand(tile, position, reader):
                 # Unsigned, -1 is a large number: one comparison asks for both ends.
                 row, column = uint32(top[c] + h), uint32(left[c] + w)
                 values[i * each + c] = float32(0)
-                if (row < uint32(gather.source_h)) & (column < uint32(gather.source_w)):
-                    values[i * each + c] = read(images, uint32(corner[c] + offset), row, column, gather)
+                if (row < uint32(geometry.source_h)) & (column < uint32(geometry.source_w)):
+                    values[i * each + c] = images[uint32(corner[c] + offset)]
         hold_loads()  # issue them now: computing their addresses takes many instructions
 
     @cuda.jit(device=True)
@@ -210,53 +180,53 @@ def pixels_operand(tile, position, reader):
         for i in range(loads * each):
             tile[at + uint32(i // each * jump * pitch + i % each * lines)] = values[i]
 
-    return Operand(fetch, begin_at(place, pitch), stash, pitch), corners, each
+    return Operand(fetch, begin_at(k_and_line, pitch), stash, pitch), corners, each
 
 
-def gathered_product(tile, position, reader):
-    """Make a device function ``(source, weight, table, sums, gather)`` that computes a block's tile.
+def gathered_product(tile, position):
+    """Make a device function ``(source, weight, table, sums, geometry)`` that computes a block's tile.
 
     It fills the local array `sums` with the thread's results, and returns the tile's first row and column.
-    The grid is (blocks of columns, blocks of rows); `table` is shared, of `table_size` int32. `position` and
-    `reader` are those of `pixels_operand`.
+    The grid is (blocks of columns, blocks of rows); `table` is shared, of `table_size` int32. `position` is
+    that of `pixels_operand`.
     """
     row_loads, block_rows, block_columns = tile.row_loads, uint32(tile.rows), uint32(tile.columns)
-    weights, weight_rows = weights_operand(tile, reader.offset)
-    pixels, pixel_corners, each = pixels_operand(tile, position, reader)
+    weights, weight_rows = weights_operand(tile)
+    pixels, pixel_corners, each = pixels_operand(tile, position)
     accumulate = product_engine(tile, weights, pixels)
 
     @cuda.jit(device=True)
-    def multiply(source, weight, table, sums, gather):
+    def multiply(source, weight, table, sums, geometry):
         row_at = cuda.local.array(row_loads, uint32)
         corner = cuda.local.array(each, int32)
         top = cuda.local.array(each, int32)
         left = cuda.local.array(each, int32)
         first_row = uint32(cuda.blockIdx.y) * block_rows
         first_column = uint32(cuda.blockIdx.x) * block_columns
-        weight_rows(gather, first_row, row_at)
-        pixel_corners(gather, first_column, corner, top, left)
-        pixel_source = source, table, corner, top, left, gather
-        accumulate((weight, table, row_at, gather), pixel_source, uint32(0), _depth(gather), sums)
+        weight_rows(geometry, first_row, row_at)
+        pixel_corners(geometry, first_column, corner, top, left)
+        pixel_source = source, table, corner, top, left, geometry
+        accumulate((weight, table, row_at, geometry), pixel_source, uint32(0), _depth(geometry), sums)
         return first_row, first_column
 
     return multiply
 
 
-def implicit_kernel(tile):
+def implicit_kernel(tile, name):
     """Make a kernel whose blocks compute such tiles."""
     results, table_numbers = tile.results, table_size(tile)
-    multiply, store = gathered_product(tile, row_by_row, PLAIN), target_store(tile, row_by_row)
+    multiply, store = gathered_product(tile, row_by_row), target_store(tile, row_by_row)
 
     @cuda.jit
-    @device.signature(CONVOLUTION, capability=tile.capability)
-    def conv2d_implicit_kernel(source, weight, bias, has_bias, relu, target, gather: Gather):
+    @device.signature(CONVOLUTION, capability=tile.capability, name=name)
+    def kernel(source, weight, bias, has_bias, relu, target, geometry: ConvGeometry):
         """Compute one tile per block; a grid of (blocks of columns, blocks of rows)."""
         table = cuda.shared.array(table_numbers, int32)
         sums = cuda.local.array(results, float32)
-        first = multiply(source, weight, table, sums, gather)
-        store(sums, first, bias, has_bias, relu, target, gather)
+        first = multiply(source, weight, table, sums, geometry)
+        store(sums, first, bias, has_bias, relu, target, geometry)
 
-    return conv2d_implicit_kernel
+    return kernel
 
 
 # Rows and columns of a block, products between barriers, rows and columns of a thread. Why these, for the
@@ -272,33 +242,23 @@ LARGE, SMALL = Tile(64, 128, 8, 8, 8), Tile(64, 64, 16, 4, 4)
 FLAT, NARROW = Tile(32, 128, 8, 8, 8), Tile(32, 64, 16, 4, 4)
 # For rounded operands: 4 warps of 32 x 32 results each, on Tensor Cores, or else NARROW.
 TENSOR = Tile(64, 64, 16, 4, 8)
-_TILES = LARGE, SMALL, FLAT, NARROW, *tensor_tiles(TENSOR), *ffma_tiles(NARROW)
-_KERNELS = {tile: implicit_kernel(tile) for tile in _TILES}
-# Each under its name as well, by which `cnn-numba inspect` finds it.
-(
-    conv2d_implicit_large_kernel,
-    conv2d_implicit_small_kernel,
-    conv2d_implicit_flat_kernel,
-    conv2d_implicit_narrow_kernel,
-    conv2d_implicit_tf32_kernel,
-    conv2d_implicit_float16_kernel,
-    conv2d_implicit_bfloat16_kernel,
-    conv2d_implicit_tf32_ffma_kernel,
-    conv2d_implicit_float16_ffma_kernel,
-    conv2d_implicit_bfloat16_ffma_kernel,
-) = _KERNELS.values()
+_NAMES = {LARGE: "large", SMALL: "small", FLAT: "flat", NARROW: "narrow"}
+_NAMES |= {tile: tile.precision for tile in tensor_tiles(TENSOR)}
+_NAMES |= {tile: f"{tile.precision}_ffma" for tile in ffma_tiles(NARROW)}
+_KERNELS = {tile: implicit_kernel(tile, f"conv2d_implicit_{name}_kernel") for tile, name in _NAMES.items()}
 
 
-def _launch(gather, source, weight, bias, has_bias, relu, target, precision):
-    flat, gather = [array.reshape(-1) for array in (source, weight, bias, target)], gather.aimed_at(target)
-    if precision == "float32" and gpu_direct.can_compute(gather) and gpu_direct.pays(gather):
-        kernel, tile, grid = gpu_direct.conv2d_direct_kernel, gpu_direct.TILE, gpu_direct.grid_of(gather)
-        gather = gather._replace(target_fours=gather.target_fours and gather.count_w % 4 == 0)
+def _launch(geometry, source, weight, bias, has_bias, relu, target, precision):
+    flat = [array.reshape(-1) for array in (source, weight, bias, target)]
+    geometry = geometry.aimed_at(target)
+    if precision == "float32" and gpu_direct.can_compute(geometry) and gpu_direct.pays(geometry):
+        kernel, tile, grid = gpu_direct.conv2d_direct_kernel, gpu_direct.TILE, gpu_direct.grid_of(geometry)
+        geometry = geometry._replace(target_fours=geometry.target_fours and geometry.count_w % 4 == 0)
     else:
-        tile = best_tile(gather, (LARGE, SMALL), (FLAT, NARROW))
+        tile = best_tile(geometry, (LARGE, SMALL), (FLAT, NARROW))
         tile = tile if precision == "float32" else tile_for(precision, TENSOR, NARROW)
-        kernel, grid = _KERNELS[tile], grid_of(tile, gather)
-    device.launch(kernel, grid, tile.threads, *flat[:3], has_bias, relu, flat[3], gather)
+        kernel, grid = _KERNELS[tile], grid_of(tile, geometry)
+    device.launch(kernel, grid, tile.threads, *flat[:3], has_bias, relu, flat[3], geometry)
 
 
 def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=False, precision="float32"):
@@ -306,8 +266,8 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=Fal
     arrays, how = (x, weight, bias, out), {"relu": relu, "precision": precision}
     *_, out, window = checks.conv2d_forward(DEVICE, *arrays, window=(stride, padding), **how)
     if out.size:
-        gather = forward_gather(x, weight, window)
-        _launch(gather, x, weight, *checks.bias_for_kernel(weight, bias), relu, out, precision)
+        geometry = forward_geometry(x, weight, window)
+        _launch(geometry, x, weight, *checks.bias_for_kernel(weight, bias), relu, out, precision)
     return out
 
 
@@ -321,6 +281,6 @@ def conv2d_backward_input(
     arrays, steps = (weight, input_shape, grad_output, grad_input), (stride, padding)
     *_, grad_input, window = checks.conv2d_backward_input(DEVICE, *arrays, window=steps, precision=precision)
     if grad_input.size:
-        for gather in backward_gathers(weight, window, grad_input):
-            _launch(gather, grad_output, weight, weight, False, False, grad_input, precision)
+        for geometry in backward_geometries(weight, window, grad_input):
+            _launch(geometry, grad_output, weight, weight, False, False, grad_input, precision)
     return grad_input

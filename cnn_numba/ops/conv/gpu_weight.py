@@ -11,8 +11,9 @@ import math
 from typing import NamedTuple
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, int32, uint32, uint64
+from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.conv import checks
+from cnn_numba.ops.dense.gpu_vectorised import add_up
 from cnn_numba.ops.shapes import DEVICE, check_fit, check_kind, conv2d_window
 from cnn_numba.ops.shared.products import (
     Operand,
@@ -25,33 +26,10 @@ from cnn_numba.ops.shared.products import (
     tile_for,
     transposed_load,
 )
-from cnn_numba.ops.shared.results import OUTSIDE, result_store
-from cnn_numba.ops.shared.warps import sum_grid, sum_of_parts
-
-
-def reciprocal(divisor):
-    """Return a factor and a shift with which `divide` divides by a number from 1 to 2**31.
-
-    A division takes about 20 instructions on a GPU, a multiplication one: Granlund and Montgomery, "Division
-    by invariant integers using multiplication" (1994).
-
-    Examples
-    --------
-    >>> factor, shift = reciprocal(121)
-    >>> [(n * factor) >> shift for n in (0, 120, 121, 2**31 - 1)] == [0, 0, 1, (2**31 - 1) // 121]
-    True
-    """
-    shift = 31 + (divisor - 1).bit_length()
-    return -(-(1 << shift) // divisor), shift
-
+from cnn_numba.ops.shared.results import result_store
+from cnn_numba.ops.shared.warps import divide, reciprocal
 
 ONE = 1 << 30  # the row of a pixel that is always 1, outside all images
-
-
-@cuda.jit(device=True)
-def divide(number, factor, shift):
-    """Return number // divisor for a number below 2**31; factor and shift are the divisor's `reciprocal`."""
-    return uint32((uint64(number) * uint64(factor)) >> shift)
 
 
 class Correlation(NamedTuple):
@@ -88,49 +66,25 @@ def _columns(shape):
     return uint32(shape.channels * shape.kernel_h * shape.kernel_w)
 
 
-class Outputs(NamedTuple):
-    """The order of the positions, and how to read their gradients: device functions."""
-
-    place: object
-    """``(k, shape)``: image of position k, and index of its gradient in a plane of `grad_output`."""
-    pixel: object
-    """``(k, p, shape)``: row and column of position k, whose index in its plane is p."""
-    read: object
-    """``(grad_output, at, k)``: the gradient at that index, of position k."""
-
-
 @cuda.jit(device=True)
-def _place(k, shape):
+def _image_and_position(k, shape):
+    """Return the image of position k, and the index of its gradient in a plane of `grad_output`."""
     n = divide(k, shape.plane_factor, shape.plane_shift)
     return n, uint32(k - n * shape.plane)
 
 
-@cuda.jit(device=True)
-def _pixel(k, p, shape):
-    oh = divide(p, shape.row_factor, shape.row_shift)
-    return oh, uint32(p - oh * shape.row)
-
-
-@cuda.jit(device=True)
-def _read(grad_output, at, k):
-    return grad_output[at]
-
-
-ROW_BY_ROW = Outputs(_place, _pixel, _read)
-
-
-def gradients_operand(tile, outputs):
+def gradients_operand(tile):
     """Return the left operand: a thread loads one position of rows that are `jump` apart.
 
     Its source is (grad_output, index of each row, shape).
     """
     loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + tile.padding
-    place, place_of, read = transposed_load(tile.depth, tile.threads), outputs.place, outputs.read
+    k_and_line = transposed_load(tile.depth, tile.threads)
 
     @cuda.jit(device=True)
     def rows(shape, first_row, row_at):
         """Compute where each of the thread's rows begins; rows beyond the last repeat it and are not kept."""
-        _, line = place()
+        _, line = k_and_line()
         for i in range(loads):
             row = min(uint32(first_row + line + i * jump), uint32(shape.rows - 1))
             row_at[i] = row * shape.plane
@@ -138,19 +92,19 @@ def gradients_operand(tile, outputs):
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
         grad_output, row_at, shape = source
-        step, _ = place()
+        step, _ = k_and_line()
         k = uint32(start + step)
-        n, p = place_of(k, shape)
+        n, p = _image_and_position(k, shape)
         at = uint32(n * uint32(shape.rows) * uint32(shape.plane) + p)
         for i in range(loads):
             values[i] = 0
             if k < end:
-                values[i] = read(grad_output, uint32(row_at[i] + at), k)
+                values[i] = grad_output[uint32(row_at[i] + at)]
 
-    return Operand(fetch, *scattered_store(place, loads, jump, pitch), pitch), rows
+    return Operand(fetch, *scattered_store(k_and_line, loads, jump, pitch), pitch), rows
 
 
-def columns_operand(tile, outputs, has_ones):
+def columns_operand(tile, has_ones):
     """Return the right operand: a thread loads the pixels at one position for columns `jump` apart.
 
     Its source is (x, index, row and column of each column's first pixel, shape). With `has_ones` there is
@@ -158,12 +112,12 @@ def columns_operand(tile, outputs, has_ones):
     """
     further = int(has_ones)
     loads, jump, pitch = tile.column_loads, tile.threads // tile.depth, tile.columns + tile.padding
-    place, place_of, pixel = transposed_load(tile.depth, tile.threads), outputs.place, outputs.pixel
+    k_and_line = transposed_load(tile.depth, tile.threads)
 
     @cuda.jit(device=True)
     def columns(shape, first_column, column_at, column_h, column_w):
         """Compute where each of the thread's columns begins; columns beyond the last repeat it."""
-        _, line = place()
+        _, line = k_and_line()
         taps, kernel_w = uint32(shape.kernel_h * shape.kernel_w), uint32(shape.kernel_w)
         plane, last = uint32(shape.height * shape.width), uint32(_columns(shape) + further - 1)
         for i in range(loads):
@@ -177,10 +131,11 @@ def columns_operand(tile, outputs, has_ones):
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
         x, column_at, column_h, column_w, shape = source
-        step, _ = place()
+        step, _ = k_and_line()
         k = uint32(start + step)
-        n, p = place_of(k, shape)
-        oh, ow = pixel(k, p, shape)
+        n, p = _image_and_position(k, shape)
+        oh = divide(p, shape.row_factor, shape.row_shift)
+        ow = uint32(p - oh * shape.row)
         top, left = int32(oh * shape.stride_h), int32(ow * shape.stride_w)
         image = int32(n * (shape.channels * shape.height * shape.width))
         corner = int32(image + top * shape.width + left)
@@ -193,35 +148,29 @@ def columns_operand(tile, outputs, has_ones):
                 values[i] = x[uint32(corner + column_at[i])]
         hold_loads()  # issue them now: computing their addresses takes many instructions
 
-    return Operand(fetch, *scattered_store(place, loads, jump, pitch), pitch), columns
+    return Operand(fetch, *scattered_store(k_and_line, loads, jump, pitch), pitch), columns
 
 
-@cuda.jit(device=True)
-def _column_place(columns, column):
-    return column if column < columns else OUTSIDE
-
-
-@cuda.jit(device=True)
-def _nothing(columns, column):
-    return float32(0)
-
-
-def weight_sums(tile, outputs, has_ones):
-    """Make a device function ``(grad_output, x, sums, shape)`` that sums up a tile over a share of positions.
+def weight_kernel(tile, name, has_ones=False):
+    """Make a kernel whose blocks sum up a part of such tiles.
 
     Rows are output channels, columns are input channels and taps, with `has_ones` another column for the
-    gradient of the bias; the grid is (column tiles, row tiles, shares).
+    gradient of the bias.
     """
     further = int(has_ones)
     row_loads, column_loads, results = tile.row_loads, tile.column_loads, tile.results
     block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
-    gradients, gradient_rows = gradients_operand(tile, outputs)
-    pixels, pixel_columns = columns_operand(tile, outputs, has_ones)
+    gradients, gradient_rows = gradients_operand(tile)
+    pixels, pixel_columns = columns_operand(tile, has_ones)
     accumulate = product_engine(tile, gradients, pixels)
-    store = result_store(tile, _column_place, _nothing)
+    store = result_store(tile)
 
-    @cuda.jit(device=True, inline="always")
-    def sum_up(grad_output, x, sums, shape):
+    @cuda.jit
+    @device.signature(
+        "void(float32[::1], float32[::1], float32[::1], Correlation)", capability=tile.capability, name=name
+    )
+    def kernel(grad_output, x, sums, shape: Correlation):
+        """Sum up a share of the positions for one tile per block; grid (column tiles, row tiles, shares)."""
         row_at = cuda.local.array(row_loads, uint32)
         column_at = cuda.local.array(column_loads, int32)
         column_h = cuda.local.array(column_loads, int32)
@@ -239,56 +188,25 @@ def weight_sums(tile, outputs, has_ones):
         # In `sums`, the shares follow one another as further rows.
         columns, before = uint32(_columns(shape) + further), uint32(cuda.blockIdx.z * uint32(shape.rows))
         first, end_row = (uint32(before + first_row), first_column), uint32(before + uint32(shape.rows))
-        store(total, first, end_row, columns, False, False, sums, columns)
+        store(total, first, end_row, columns, False, False, sums, (sums, False, columns))
 
-    return sum_up
-
-
-def weight_kernel(tile, has_ones=False):
-    """Make a kernel of `weight_sums`."""
-    sum_up = weight_sums(tile, ROW_BY_ROW, has_ones)
-
-    @cuda.jit
-    @device.signature(
-        "void(float32[::1], float32[::1], float32[::1], Correlation)", capability=tile.capability
-    )
-    def conv2d_backward_weight_kernel(grad_output, x, sums, shape: Correlation):
-        """Sum up a share of the positions for one tile per block; grid (column tiles, row tiles, shares)."""
-        sum_up(grad_output, x, sums, shape)
-
-    return conv2d_backward_weight_kernel
+    return kernel
 
 
 # TENSOR or, without Tensor Cores, NARROW is for rounded operands, as in `gpu_implicit`.
 WIDE, NARROW = Tile(64, 64, 16, 8, 4), Tile(32, 32, 16, 4, 4)
 TENSOR = Tile(64, 64, 16, 4, 8)
-_KERNELS = {tile: weight_kernel(tile) for tile in (WIDE, NARROW, *tensor_tiles(TENSOR), *ffma_tiles(NARROW))}
-# Names by which `cnn-numba inspect` finds them.
-(
-    conv2d_backward_weight_wide_kernel,
-    conv2d_backward_weight_narrow_kernel,
-    conv2d_weight_tf32_kernel,
-    conv2d_weight_float16_kernel,
-    conv2d_weight_bfloat16_kernel,
-    conv2d_weight_tf32_ffma_kernel,
-    conv2d_weight_float16_ffma_kernel,
-    conv2d_weight_bfloat16_ffma_kernel,
-) = _KERNELS.values()
+_NAMES = {WIDE: "wide", NARROW: "narrow"} | {tile: tile.precision for tile in tensor_tiles(TENSOR)}
+_NAMES |= {tile: f"{tile.precision}_ffma" for tile in ffma_tiles(NARROW)}
+_KERNELS = {
+    tile: weight_kernel(tile, f"conv2d_backward_weight_{name}_kernel") for tile, name in _NAMES.items()
+}
 # Kernels with a column of ones, for chains of layers: see `ops.fused.gpu_backward`.
 SHALLOW = Tile(64, 64, 16, 4, 4)
-WITH_ONES = {tile: weight_kernel(tile, has_ones=True) for tile in (SHALLOW, NARROW)}
-conv2d_backward_weight_and_bias_wide_kernel, conv2d_backward_weight_and_bias_narrow_kernel = (
-    WITH_ONES.values()
-)
-
-
-@cuda.jit
-@device.signature("void(float32[:, ::1], float32[::1])")
-def conv2d_sum_parts_kernel(parts, total):
-    """Add up `parts` (P, size) into `total` (size,), in blocks of `sum_grid`."""
-    i, found, is_mine = sum_of_parts(parts, uint32(cuda.blockIdx.x))
-    if is_mine:
-        total[i] = found
+WITH_ONES = {
+    tile: weight_kernel(tile, f"conv2d_backward_weight_and_bias_{name}_kernel", has_ones=True)
+    for tile, name in ((SHALLOW, "wide"), (NARROW, "narrow"))
+}
 
 
 class Conv2dScratch(NamedTuple):
@@ -324,9 +242,9 @@ def _parts_shape(weight_shape):
     return device.blocks(_ENOUGH_BLOCKS[tile], across * down), math.prod(weight_shape)
 
 
-def correlation(x, weight_shape, window, plane, depth, share):
-    """Return the `Correlation` of images with gradients whose planes have these rows and columns."""
-    size, row = plane[0] * plane[1], plane[1]
+def correlation(x, weight_shape, window, depth, share):
+    """Return the `Correlation` of images with the gradients of a convolution."""
+    size, row = window.out_h * window.out_w, window.out_w
     sums, divisors = (depth, share), (size, *reciprocal(size), row, *reciprocal(row))
     return Correlation(*window[:6], weight_shape[0], *x.shape[1:], *sums, *divisors)
 
@@ -351,10 +269,10 @@ def conv2d_backward_weight(
     share = tile.depth * device.blocks(device.blocks(max(depth, 1), scratch.parts.shape[0]), tile.depth)
     shares = device.blocks(max(depth, 1), share)
     total, parts = grad_weight.reshape(-1), scratch.parts[:shares]
-    shape = correlation(x, weight_shape, window, (window.out_h, window.out_w), depth, share)
+    shape = correlation(x, weight_shape, window, depth, share)
     sums = total if shares == 1 else parts.reshape(-1)
     arguments = grad_output.reshape(-1), x.reshape(-1), sums, shape
     device.launch(_KERNELS[tile], (*tiles, shares), tile.threads, *arguments)
     if shares > 1:
-        device.launch(conv2d_sum_parts_kernel, *sum_grid(total.size), parts, total)
+        add_up(parts, grad_weight.reshape(len(grad_weight), -1))
     return grad_weight

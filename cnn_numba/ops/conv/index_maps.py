@@ -6,11 +6,11 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shared.results import OUTSIDE, result_store
 
-#: The signature of a kernel ``(source, weight, bias, has_bias, relu, target, gather)``.
-CONVOLUTION = "void(float32[::1], float32[::1], float32[::1], bool, bool, float32[::1], Gather)"
+#: The signature of a kernel ``(source, weight, bias, has_bias, relu, target, geometry)``.
+CONVOLUTION = "void(float32[::1], float32[::1], float32[::1], bool, bool, float32[::1], ConvGeometry)"
 
 
-class Gather(NamedTuple):
+class ConvGeometry(NamedTuple):
     """Which numbers of `source` and `weight` make up an element of `target`.
 
     Image n, row m, position (i, j) of the target is a sum over channels c and taps (a, b) of::
@@ -48,15 +48,15 @@ class Gather(NamedTuple):
     """Whether each four positions lie side by side in the target, at a multiple of 16 bytes."""
 
     def aimed_at(self, target):
-        """Return this gather with `target_fours` as it is for an array."""
+        """Return this geometry with `target_fours` as it is for an array."""
         dense = self.target_j == 1 and self.target_i == self.count_w and self.target_plane % 4 == 0
         return self._replace(target_fours=dense and device.aligned(target))
 
 
-def forward_gather(x, weight, window):
-    """Return the gather of a convolution."""
+def forward_geometry(x, weight, window):
+    """Return the geometry of a convolution."""
     (images, channels, height, width), taps = x.shape, window.kernel_h * window.kernel_w
-    return Gather(
+    return ConvGeometry(
         images=images,
         rows=weight.shape[0],
         count_h=window.out_h,
@@ -93,8 +93,8 @@ def _axis(size, kernel, stride, padding, first):
     )
 
 
-def backward_gathers(weight, window, grad_input):
-    """Yield the gather of each class of pixels that meet the same weights: one if the stride is 1."""
+def backward_geometries(weight, window, grad_input):
+    """Yield the geometry for each class of pixels that meet the same weights: one if the stride is 1."""
     images, rows, height, width = grad_input.shape
     kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, out_h, out_w = window
     taps = kernel_h * kernel_w
@@ -102,9 +102,10 @@ def backward_gathers(weight, window, grad_input):
         count_h, taps_h, tap_h, start_h = _axis(height, kernel_h, stride_h, padding_h, first_h)
         for first_w in range(min(stride_w, width)):
             count_w, taps_w, tap_w, start_w = _axis(width, kernel_w, stride_w, padding_w, first_w)
-            # Pixels that a step longer than the kernel leaves out: a sum over nothing, not a division by it.
+            # Where the stride exceeds the kernel, some pixels meet no weight. Their sum has no channels, but
+            # one tap: kernels divide by the number of taps.
             met = taps_h * taps_w > 0
-            yield Gather(
+            yield ConvGeometry(
                 images=images,
                 rows=rows,
                 count_h=count_h,
@@ -133,49 +134,50 @@ def backward_gathers(weight, window, grad_input):
 _ENOUGH_BLOCKS = 264
 
 
-def grid_of(tile, gather):
+def grid_of(tile, geometry):
     """Return how many blocks compute the target: blocks of columns, blocks of rows."""
-    columns = gather.images * gather.count_h * gather.count_w
-    return device.blocks(columns, tile.columns), device.blocks(gather.rows, tile.rows)
+    columns = geometry.images * geometry.count_h * geometry.count_w
+    return device.blocks(columns, tile.columns), device.blocks(geometry.rows, tile.rows)
 
 
-def best_tile(gather, tiles, for_few_rows):
+def best_tile(geometry, tiles, for_few_rows):
     """Return the tile with which this product is expected to run fastest.
 
     `tiles` are a larger and a smaller one, `for_few_rows` those for products with no more rows than these.
     The larger one loads less for each product, but a GPU with idle multiprocessors is slower still.
     """
-    large, small = for_few_rows if gather.rows <= for_few_rows[0].rows else tiles
-    across, down = grid_of(large, gather)
+    large, small = for_few_rows if geometry.rows <= for_few_rows[0].rows else tiles
+    across, down = grid_of(large, geometry)
     return large if across * down >= _ENOUGH_BLOCKS else small
 
 
 @cuda.jit(device=True)
 def _bias(given, row):
-    bias, has_bias, gather = given
-    return bias[row] if has_bias and row < uint32(gather.rows) else float32(0)
+    bias, has_bias, geometry = given
+    return bias[row] if has_bias and row < uint32(geometry.rows) else float32(0)
 
 
 def target_store(tile, position):
     """Make the device function that writes a thread's results to the target.
 
-    ``position(gather, column)`` returns image, row and column of the element in a column of the product.
+    ``position(geometry, column)`` returns image, row and column of the element in a column of the product.
     """
 
     @cuda.jit(device=True)
-    def place(given, column):
+    def locate(given, column):
         """Return where in the first plane of its image a column lies, OUTSIDE if there is none."""
-        _, _, gather = given
-        n, h, w = position(gather, column)
-        images, image = uint32(gather.images), uint32(gather.rows) * uint32(gather.target_plane)
-        in_plane = uint32(gather.target_first) + h * uint32(gather.target_i) + w * uint32(gather.target_j)
+        _, _, geometry = given
+        n, h, w = position(geometry, column)
+        images, image = uint32(geometry.images), uint32(geometry.rows) * uint32(geometry.target_plane)
+        line = uint32(geometry.target_first) + h * uint32(geometry.target_i)
+        in_plane = line + w * uint32(geometry.target_j)
         return uint32(n * image + in_plane) if n < images else OUTSIDE
 
-    store = result_store(tile, place, _bias, by_row=True)
+    store = result_store(tile, locate, _bias, by_row=True)
 
     @cuda.jit(device=True)
-    def store_results(sums, first, bias, has_bias, relu, target, gather):
-        rows, plane, fours = uint32(gather.rows), uint32(gather.target_plane), gather.target_fours
-        store(sums, first, rows, plane, relu, fours, target, (bias, has_bias, gather))
+    def store_results(sums, first, bias, has_bias, relu, target, geometry):
+        rows, plane, fours = uint32(geometry.rows), uint32(geometry.target_plane), geometry.target_fours
+        store(sums, first, rows, plane, relu, fours, target, (bias, has_bias, geometry))
 
     return store_results

@@ -25,7 +25,7 @@ from cnn_numba.ops.shared.products import (
     tensor_tiles,
     tile_for,
 )
-from cnn_numba.ops.shared.results import OUTSIDE, at_least, lower_bound, result_store
+from cnn_numba.ops.shared.results import at_least, lower_bound, result_store
 from cnn_numba.ops.shared.warps import load4, store4, sum_grid, sum_of_parts
 
 LARGE = Tile(64, 128, 8, thread_rows=8, thread_columns=8, part_depth=128, fewest_parts=2)
@@ -43,7 +43,7 @@ def aligned(matrix, vector=4):
     return matrix.shape[1] % vector == 0 and device.aligned(matrix)
 
 
-def _places(lines, tile):
+def _layout(lines, tile):
     """Make three device functions: the (line, k) of a thread in a tile, its index there, and the store.
 
     With `along_k` neighbours in memory have neighbouring k, else neighbouring lines; so have a thread's four
@@ -55,7 +55,7 @@ def _places(lines, tile):
     line_jump, k_jump = 4 * tile.threads // tile.depth, 4 * tile.threads // lines
 
     @cuda.jit(device=True)
-    def place(along_k):
+    def line_and_k(along_k):
         thread = uint32(cuda.threadIdx.x)
         if along_k:
             return uint32(thread // fours_along_k), thread % fours_along_k * 4
@@ -63,7 +63,7 @@ def _places(lines, tile):
 
     @cuda.jit(device=True)
     def begin(source):
-        line, k = place(source[1])
+        line, k = line_and_k(source[1])
         return uint32(k * uint32(pitch) + line)
 
     @cuda.jit(device=True)
@@ -78,14 +78,14 @@ def _places(lines, tile):
                 at = first + uint32(v * k_jump * pitch)
                 store4(tile, at, values[4 * v], values[4 * v + 1], values[4 * v + 2], values[4 * v + 3])
 
-    return (place, begin, stash), fours, (line_jump, k_jump)
+    return (line_and_k, begin, stash), fours, (line_jump, k_jump)
 
 
-class _Operand(NamedTuple):
+class _MatrixOperand(NamedTuple):
     """A matrix as an operand of the product engine."""
 
     operand: Operand
-    source: object
+    locate: object
     """``(matrix, along_k, first_line, lines, depth, part, at)``: what the operand loads from."""
     fours: int
     """How many vectors of four a thread loads, and `at` has elements."""
@@ -97,33 +97,33 @@ def _operand(lines, tile, vectors):
     The tiles end where the product ends, so the first one may begin before the product does, and has zeros
     there. Later loads need no bounds check along k. The tile's depth is a power of 2.
     """
-    (place, begin, stash), fours, jumps = _places(lines, tile)
+    (line_and_k, begin, stash), fours, jumps = _layout(lines, tile)
     zero, tile_depth, (line_jump, k_jump) = uint32(0), uint32(tile.depth), map(uint32, jumps)
 
     @cuda.jit(device=True)
-    def source(matrix, along_k, first_line, lines, depth, part, at):
+    def locate(matrix, along_k, first_line, lines, depth, part, at):
         """Note in `at` where the thread's vectors begin in the first tile."""
         begin, end = part
-        before = tile_depth if begin == end else uint32(uint32(begin - end) % tile_depth)  # zeros
-        line, k = place(along_k)
+        missing_k = tile_depth if begin == end else uint32(uint32(begin - end) % tile_depth)  # zeros
+        line, k = line_and_k(along_k)
         more_lines, more_k = (line_jump, zero) if along_k else (zero, k_jump)
         line_step, k_step = (depth, uint32(1)) if along_k else (uint32(1), lines)
         # Lines beyond the last repeat it, and are not kept.
         last = uint32(lines - (4 if vectors and not along_k else 1))
         for v in range(fours):
             its_line = min(uint32(first_line + line + v * more_lines), last)
-            at[v] = uint32(its_line * line_step + uint32(begin - before + k + v * more_k) * k_step)
+            at[v] = uint32(its_line * line_step + uint32(begin - missing_k + k + v * more_k) * k_step)
         left = uint32(lines - min(uint32(first_line + line), last))
-        return matrix, along_k, at, uint32(tile_depth * k_step), k, left, begin, before
+        return matrix, along_k, at, uint32(tile_depth * k_step), k, left, begin, missing_k
 
     @cuda.jit(device=True)
     def fetch_first(source, start, end, values):
-        matrix, along_k, at, step, first_k, _, _, before = source
+        matrix, along_k, at, step, first_k, _, _, missing_k = source
         more_k = zero if along_k else k_jump
         for v in range(fours):
             i = 4 * v
             values[i], values[i + 1], values[i + 2], values[i + 3] = NOTHING
-            if uint32(first_k + v * more_k) >= before:
+            if uint32(first_k + v * more_k) >= missing_k:
                 values[i], values[i + 1], values[i + 2], values[i + 3] = load4(matrix, at[v])
             at[v] = uint32(at[v] + step)
 
@@ -137,29 +137,17 @@ def _operand(lines, tile, vectors):
 
     @cuda.jit(device=True)
     def fetch_numbers(source, start, end, values):
-        matrix, along_k, at, step, first_k, left, begin, before = source
+        matrix, along_k, at, step, first_k, left, begin, missing_k = source
         more_k = zero if along_k else k_jump
         for v in range(fours):
             k = uint32(start - begin + first_k + v * more_k)
             for i in range(4):
-                is_inside = uint32(k + i) >= before if along_k else (k >= before) & (i < left)
+                is_inside = uint32(k + i) >= missing_k if along_k else (k >= missing_k) & (i < left)
                 values[4 * v + i] = matrix[uint32(at[v] + i)] if is_inside else float32(0)
             at[v] = uint32(at[v] + step)
 
     fetch, fetch_first = (fetch_vectors, fetch_first) if vectors else (fetch_numbers, None)
-    return _Operand(Operand(fetch, begin, stash, lines + tile.padding, fetch_first), source, fours)
-
-
-@cuda.jit(device=True)
-def _place(given, column):
-    """Return the position of a column in row 0, OUTSIDE if there is no such column."""
-    return column if column < given[2] else OUTSIDE
-
-
-@cuda.jit(device=True)
-def _bias(given, column):
-    bias, has_bias, columns = given
-    return bias[column] if has_bias and column < columns else float32(0)
+    return _MatrixOperand(Operand(fetch, begin, stash, lines + tile.padding, fetch_first), locate, fours)
 
 
 def tile_product(tile, vectors):
@@ -169,9 +157,9 @@ def tile_product(tile, vectors):
     """
     results = tile.results
     left, right = (_operand(lines, tile, vectors) for lines in (tile.rows, tile.columns))
-    left_source, right_source, left_fours, right_fours = left.source, right.source, left.fours, right.fours
+    locate_left, locate_right, left_fours, right_fours = left.locate, right.locate, left.fours, right.fours
     accumulate = product_engine(tile, left.operand, right.operand)
-    store = result_store(tile, _place, _bias)
+    store = result_store(tile)
 
     @cuda.jit(device=True, inline="always")
     def compute(a, b, bias, out, first, sizes, part, transpose_a, transpose_b, has_bias, relu):
@@ -179,12 +167,12 @@ def tile_product(tile, vectors):
         (first_row, first_column), (rows, columns, depth) = first, sizes
         sums = cuda.local.array(results, float32)
         a_at, b_at = cuda.local.array(left_fours, uint32), cuda.local.array(right_fours, uint32)
-        a_source = left_source(a, not transpose_a, first_row, rows, depth, part, a_at)
-        b_source = right_source(b, transpose_b, first_column, columns, depth, part, b_at)
+        a_source = locate_left(a, not transpose_a, first_row, rows, depth, part, a_at)
+        b_source = locate_right(b, transpose_b, first_column, columns, depth, part, b_at)
         accumulate(a_source, b_source, part[0], part[1], sums)
         # In `out`, the parts follow one another as further rows.
-        before = cuda.blockIdx.z * rows
-        first, end_row = (uint32(before + first_row), first_column), uint32(before + rows)
+        earlier = cuda.blockIdx.z * rows
+        first, end_row = (uint32(earlier + first_row), first_column), uint32(earlier + rows)
         store(sums, first, end_row, columns, relu, vectors, out, (bias, has_bias, columns))
 
     return compute
@@ -219,8 +207,6 @@ _KERNELS = {
 _FFMA = {
     tile: _make_kernel(f"matmul_{tile.precision}_ffma_kernel", tile, False) for tile in ffma_tiles(SMALL)
 }
-# Names by which `cnn-numba inspect` finds them.
-globals().update({each.py_func.__name__: each for each in (*_KERNELS.values(), *_FFMA.values())})
 _KERNELS |= {(tile, vectors): _FFMA[tile] for tile in _FFMA for vectors in (True, False)}
 
 
@@ -295,14 +281,18 @@ def checked_partial(scratch, batch_size, in_features, out_features):
     return scratch.partial
 
 
+def add_up(parts, out, bias=None, relu=False):
+    """Add up the partial sums of a product, (P, size), into `out`; return it. All are checked."""
+    has_bias, flat = bias is not None, out.reshape(out.size)
+    arguments = parts, bias if has_bias else flat, np.uint32(out.shape[1]), has_bias, relu, flat
+    device.launch(matmul_sum_parts_kernel, *sum_grid(out.size), *arguments)
+    return out
+
+
 def multiply(a, b, out, transpose_a, transpose_b, tile=None, *, bias=None, relu=False, **options):
     """Launch the kernels of a product; return `out`. Arguments as for `multiply_parts`, unchecked."""
     parts = multiply_parts(a, b, out, transpose_a, transpose_b, tile, bias=bias, relu=relu, **options)
-    if parts is not None:
-        has_bias, flat = bias is not None, out.reshape(out.size)
-        arguments = parts, bias if has_bias else flat, np.uint32(out.shape[1]), has_bias, relu, flat
-        device.launch(matmul_sum_parts_kernel, *sum_grid(out.size), *arguments)
-    return out
+    return out if parts is None else add_up(parts, out, bias, relu)
 
 
 def multiply_parts(

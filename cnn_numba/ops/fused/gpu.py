@@ -1,13 +1,15 @@
 """Chains of convolutions on the GPU, and the functions of `gpu_head`; see `reference`.
 
 A stage with a pooling is one kernel forward (`gpu_forward`), which can gather the batch as well, and two
-backward (`gpu_backward`), which unpool while they load: one for the gradient of weight and bias in parts, one
-for that of the images. At the end kernels add up the parts, those of two stages per launch; the last launch
-may be left to the update (`gpu_update`). A stage without a pooling runs the kernels of its operations, but
-one kernel computes both gradients of weight and bias.
+backward: one for the gradient of weight and bias in parts (`gpu_sparse_weight`), one for that of the images
+(`gpu_sparse_input`). At the end kernels add up the parts, those of two stages per launch; the last launch may
+be left to the update (`gpu_update`). A stage without a pooling runs the kernels of its operations, but one
+kernel computes both gradients of weight and bias (`gpu_backward`). So does one that the sparse kernels can't
+compute, such as a 5x5 convolution, after its gradient is unpooled.
 """
 
 import functools
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from cnn_numba import device
@@ -16,34 +18,25 @@ from cnn_numba.ops.conv import gpu as conv
 from cnn_numba.ops.dense import gpu as dense
 from cnn_numba.ops.fused import checks
 from cnn_numba.ops.fused.gpu_backward import (
-    conv2d_chain_backward_weight,
-    conv2d_pool_backward_input,
+    conv2d_backward_weight_and_bias,
     conv2d_sum_weight_and_bias,
+    unpool,
     weight_parts,
 )
 from cnn_numba.ops.fused.gpu_forward import can_gather, conv2d_pool
-from cnn_numba.ops.fused.gpu_head import head_fits, linear_cross_entropy_rows, linear_cross_entropy_sums
-from cnn_numba.ops.fused.gpu_update import adam_update_with_sums
+from cnn_numba.ops.fused.gpu_head import (
+    head_fits as head_fits,
+    linear_cross_entropy_rows as linear_cross_entropy_rows,
+    linear_cross_entropy_sums as linear_cross_entropy_sums,
+)
+from cnn_numba.ops.fused.gpu_sparse_input import conv2d_pool_backward_input, planes_of
+from cnn_numba.ops.fused.gpu_sparse_weight import conv2d_pool_backward_weight, shares_of
+from cnn_numba.ops.fused.gpu_update import adam_update_with_sums as adam_update_with_sums
 from cnn_numba.ops.gather import gpu as gather
 from cnn_numba.ops.loss import gpu as loss
 from cnn_numba.ops.pool import gpu as pool
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.update import gpu as update
-
-__all__ = [
-    "GATHER_PARTS",
-    "HEAD_PARTS",
-    "PARTS",
-    "UPDATE_PARTS",
-    "adam_update_with_sums",
-    "conv_chain_backward",
-    "conv_chain_forward",
-    "conv_chain_gather_at",
-    "conv_chain_scratch",
-    "head_fits",
-    "linear_cross_entropy_rows",
-    "linear_cross_entropy_sums",
-]
 
 #: The operations that a chain stands for, those that it can do along with them, and those of a head.
 PARTS = {"conv": conv, "pool": pool, "activation": activation}
@@ -57,6 +50,7 @@ class Stage(NamedTuple):
     out: Any  # (N, C_out, H', W') float32: the result; None for the last stage, whose result is the chain's
     codes: Any  # the same shape, uint8: see `gpu_forward`; None without a pooling
     gradient: Any  # the same shape: of the result; without a pooling, of the ReLU's input; None if not needed
+    unpooled: Any  # (N, C_out, H, W): the gradient before the pooling; None if it is not written
     parts: Any  # (P, C_out * (C_in * K_h * K_w + 1)) float32: partial sums of the gradients
 
 
@@ -64,6 +58,7 @@ class ConvChainScratch(NamedTuple):
     """Working space of a chain, which also keeps values of the forward pass for the backward pass."""
 
     chain: checks.Chain
+    needs_grad_input: bool
     stages: list
     last: list  # the result of the last forward pass
     begun: list  # the batch whose first stage `conv_chain_gather_at` has computed; else None
@@ -77,20 +72,26 @@ class ConvChainScratch(NamedTuple):
 def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
     """Allocate the working space of a chain, for batches of up to ``input_shape[0]`` images.
 
-    The arguments are those of `cpu.conv_chain_scratch`; `needs_grad_input` changes nothing here.
+    Without `needs_grad_input`, `conv_chain_backward` cannot compute the gradient of the images.
     """
     chain = checks.chain_of(DEVICE, input_shape, convolutions)
-    links = [*zip(convolutions, chain.shapes[1:], strict=True)]
-    stages = [_stage(*link, number == len(links)) for number, link in enumerate(links, 1)]
-    return ConvChainScratch(chain, stages, [None], [None])
+    last = len(convolutions) - 1
+    stages = [
+        _stage(each, chain, number, number == last, number > 0 or needs_grad_input)
+        for number, each in enumerate(convolutions)
+    ]
+    return ConvChainScratch(chain, needs_grad_input, stages, [None], [None])
 
 
-def _stage(convolution, shape, is_last):
-    is_pooled = bool(convolution.pool)
+def _stage(convolution, chain, number, is_last, needs_grad_input):
+    is_pooled, shape, window = bool(convolution.pool), chain.shapes[number + 1], chain.windows[number]
+    shapes = shape, window, chain.shapes[number]
+    is_sparse = shares_of(*shapes) and (not needs_grad_input or planes_of(*shapes))
     return Stage(
         out=None if is_last else device.empty(shape),
         codes=device.empty(shape, "uint8") if is_pooled else None,
         gradient=None if is_last and (is_pooled or not convolution.relu) else device.empty(shape),
+        unpooled=device.empty((*shape[:2], *window.out)) if is_pooled and not is_sparse else None,
         parts=weight_parts(convolution.weight.shape),
     )
 
@@ -146,9 +147,12 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
 
     `scratch` must come from the forward pass of `x`; None computes that pass again.
     """
-    fresh, scratch = scratch is None, _scratch_for(scratch, x, convolutions)
+    fresh, needs_grad_input = scratch is None, grad_input is not False
+    scratch = _scratch_for(scratch, x, convolutions, needs_grad_input)
     arrays = grad_output, x, convolutions, grads, grad_input
     grads, grad_input = checks.conv_chain_backward(DEVICE, *arrays, scratch.chain)
+    if needs_grad_input and not scratch.needs_grad_input:
+        raise ValueError("grad_input must be False: scratch was made with needs_grad_input=False")
     if not len(x):
         for array in (each for pair in grads for each in pair):
             device.copy(array, device.zeros(array.shape))
@@ -173,18 +177,22 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
 
 def _backward(gradient, convolution, window, stage, last, image, grad_image):
     """Compute the gradients of one stage; return that of its images, and the parts of the others."""
-    codes = stage.codes if stage.codes is None else stage.codes[: len(image)]
-    if codes is None and convolution.relu:
-        out = last if stage.out is None else stage.out[: len(image)]
-        gradient = activation.relu_backward(gradient, out, stage.gradient[: len(image)])
-    weight = convolution.weight
-    arrays = gradient, codes, image, window, weight.shape, stage.parts
+    n, weight, steps = len(image), convolution.weight, convolution[2:4]
+    codes = stage.codes if stage.codes is None else stage.codes[:n]
+    if stage.unpooled is not None:
+        gradient, codes = unpool(gradient, codes, stage.unpooled[:n]), None
+    elif codes is None and convolution.relu:
+        out = last if stage.out is None else stage.out[:n]
+        gradient = activation.relu_backward(gradient, out, stage.gradient[:n])
+    with device.branch() if grad_image is not None else nullcontext():
+        if codes is None:
+            parts = conv2d_backward_weight_and_bias(gradient, image, window, weight.shape, stage.parts)
+        else:
+            parts = conv2d_pool_backward_weight(gradient, codes, image, window, stage.parts)
     if grad_image is None:
-        return None, conv2d_chain_backward_weight(*arrays)
-    with device.branch():
-        parts = conv2d_chain_backward_weight(*arrays)
+        return None, parts
     if codes is None:
-        conv.conv2d_backward_input(gradient, weight, image.shape, *convolution[2:4], grad_image)
+        conv.conv2d_backward_input(gradient, weight, image.shape, *steps, grad_image)
     else:
         conv2d_pool_backward_input(gradient, codes, weight, window, grad_image)
     return grad_image, parts

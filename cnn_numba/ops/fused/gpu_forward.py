@@ -16,8 +16,8 @@ reads the bytes of the data set itself, and also writes the normalised images, w
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32
-from cnn_numba.ops.conv.gpu_implicit import LARGE, NARROW, PLAIN, SMALL, gathered_product, table_size
-from cnn_numba.ops.conv.index_maps import Gather, best_tile, forward_gather, grid_of
+from cnn_numba.ops.conv.gpu_implicit import LARGE, NARROW, SMALL, gathered_product, table_size
+from cnn_numba.ops.conv.index_maps import ConvGeometry, best_tile, forward_geometry, grid_of
 from cnn_numba.ops.gather.gpu import AT, gather_share, index_at, normalised
 from cnn_numba.ops.pool.gpu import larger
 from cnn_numba.ops.shared.results import OUTSIDE, thread_results
@@ -25,15 +25,18 @@ from cnn_numba.ops.shared.warps import WARP, load4, unsigned_divmod, warp_and_la
 
 #: Positions of a pooling window, and the code of one that gets no gradient.
 WINDOW, DEAD = 4, 4
+_LAYER = "float32[::1], float32[::1], bool, float32[::1], uint8[::1], ConvGeometry"
+_POOLED = f"void(float32[::1], {_LAYER})"
 
 
 @cuda.jit(device=True)
-def window_by_window(gather, column):
+def window_by_window(geometry, column):
     """Return image, row and column of the convolution's output in that column of the product."""
-    windows, across = uint32(gather.count_h * gather.count_w) // WINDOW, uint32(gather.count_w) // uint32(2)
+    across = uint32(geometry.count_w) // uint32(2)
+    windows = uint32(geometry.count_h * geometry.count_w) // WINDOW
     window, which = unsigned_divmod(column, WINDOW)
-    n, place = window // windows, uint32(window % windows)
-    row, column = place // across, uint32(place % across)
+    n, window = window // windows, uint32(window % windows)
+    row, column = window // across, uint32(window % across)
     return uint32(n), uint32(2 * row + which // 2), uint32(2 * column + which % 2)
 
 
@@ -48,20 +51,20 @@ def pooled(first, second, third, fourth, relu):
     return best, code
 
 
-def pooled_kernel(tile):
+def pooled_kernel(tile, name):
     """Make a kernel whose blocks compute such tiles, and write a quarter of their results."""
     results, thread_rows, thread_columns = tile.results, tile.thread_rows, tile.thread_columns
     groups, table_numbers = thread_columns // WINDOW, table_size(tile)
-    multiply = gathered_product(tile, window_by_window, PLAIN)
+    multiply = gathered_product(tile, window_by_window)
     first_result, result_row, result_column = thread_results(tile)
 
     @cuda.jit(device=True)
-    def store(sums, first_row, first_column, bias, relu, out, codes, gather):
+    def store(sums, first_row, first_column, bias, relu, out, codes, geometry):
         """Write the largest of each window, and its code."""
         out_at = cuda.local.array(groups, uint32)
         row, column = first_result()
-        rows, plane = uint32(gather.rows), uint32(gather.target_plane)
-        windows = uint32(gather.images) * plane
+        rows, plane = uint32(geometry.rows), uint32(geometry.target_plane)
+        windows = uint32(geometry.images) * plane
         for group in range(groups):
             at = uint32(first_column + column + result_column(WINDOW * group)) // uint32(WINDOW)
             n = at // plane
@@ -84,22 +87,21 @@ def pooled_kernel(tile):
                         out[at], codes[at] = best, uint8(code)
 
     @cuda.jit
-    @device.signature(
-        "void(float32[::1], float32[::1], float32[::1], bool, float32[::1], uint8[::1], Gather)"
-    )
-    def conv2d_pool_kernel(x, weight, bias, relu, out, codes, gather: Gather):
+    @device.signature(_POOLED, name=name)
+    def kernel(x, weight, bias, relu, out, codes, geometry: ConvGeometry):
         """Compute one tile per block; a grid of (blocks of columns, blocks of rows)."""
         table = cuda.shared.array(table_numbers, int32)
         sums = cuda.local.array(results, float32)
-        first_row, first_column = multiply(x, weight, table, sums, gather)
-        store(sums, first_row, first_column, bias, relu, out, codes, gather)
+        first_row, first_column = multiply(x, weight, table, sums, geometry)
+        store(sums, first_row, first_column, bias, relu, out, codes, geometry)
 
-    return conv2d_pool_kernel
+    return kernel
 
 
-_KERNELS = {tile: pooled_kernel(tile) for tile in (LARGE, SMALL, NARROW)}
-# Each under its name as well, by which `cnn-numba inspect` finds it.
-conv2d_pool_large_kernel, conv2d_pool_small_kernel, conv2d_pool_narrow_kernel = _KERNELS.values()
+_KERNELS = {
+    tile: pooled_kernel(tile, f"conv2d_pool_{name}_kernel")
+    for tile, name in ((LARGE, "large"), (SMALL, "small"), (NARROW, "narrow"))
+}
 
 
 # --- 3x3 kernels, window by window --------------------------------------------------------------------------
@@ -121,8 +123,8 @@ _PATCHES, _WEIGHTS = CHANNELS * WINDOWS * _WINDOW_PITCH, DEPTH * _TAP_PITCH
 @cuda.jit(device=True)
 def _load_pixels(patches, at, pixels):
     for h in range(PATCH):
-        place = at + PATCH * h
-        pixels[4 * h], pixels[4 * h + 1], pixels[4 * h + 2], pixels[4 * h + 3] = load4(patches, place)
+        row = load4(patches, at + PATCH * h)
+        pixels[4 * h], pixels[4 * h + 1], pixels[4 * h + 2], pixels[4 * h + 3] = row
 
 
 @cuda.jit(device=True)
@@ -156,12 +158,12 @@ def _multiply_windows(patches, patch_at, weights, weight_at, pixels, sums):
 
 
 @cuda.jit(device=True)
-def _store_windows(sums, window, first_out, bias, relu, out, codes, gather):
+def _store_windows(sums, window, first_out, bias, relu, out, codes, geometry):
     """Write the largest of a window, and its code, for four output channels."""
-    rows, plane = uint32(gather.rows), uint32(gather.target_plane)
+    rows, plane = uint32(geometry.rows), uint32(geometry.target_plane)
     n = window // plane
     at = uint32(n * uint32(rows * plane) + (window - n * plane) + first_out * plane)
-    if window < uint32(gather.images) * plane:
+    if window < uint32(geometry.images) * plane:
         for i in range(THREAD_OUTS):
             m = uint32(first_out + i)
             if m < rows:
@@ -173,8 +175,8 @@ def _store_windows(sums, window, first_out, bias, relu, out, codes, gather):
 
 
 @cuda.jit
-@device.signature("void(float32[::1], float32[::1], float32[::1], bool, float32[::1], uint8[::1], Gather)")
-def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, gather: Gather):
+@device.signature(_POOLED)
+def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, geometry: ConvGeometry):
     """Compute WINDOWS windows of OUTS output channels per block; grid (windows, output channels)."""
     patches = cuda.shared.array(_PATCHES, float32, alignment=16)
     weights = cuda.shared.array(_WEIGHTS, float32, alignment=16)
@@ -182,17 +184,17 @@ def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, gather: Gather
     fetched, fetched_weights = cuda.local.array(CHANNELS, float32), cuda.local.array(_LOADS, float32)
     thread = uint32(cuda.threadIdx.x)
     first_window, first_row = uint32(cuda.blockIdx.x * WINDOWS), uint32(cuda.blockIdx.y * OUTS)
-    height, width, channels = uint32(gather.source_h), uint32(gather.source_w), uint32(gather.channels)
+    height, width, channels = uint32(geometry.source_h), uint32(geometry.source_w), uint32(geometry.channels)
 
     # Each thread loads a pixel of a window, the same one in every channel, and weights of an output channel.
-    n, top, left = window_by_window(gather, uint32((first_window + thread // PIXELS) * WINDOW))
-    h = uint32(top + gather.start_h + thread % PIXELS // PATCH)
-    w = uint32(left + gather.start_w + thread % PATCH)
-    is_inside = (n < uint32(gather.images)) & (h < height) & (w < width)
+    n, top, left = window_by_window(geometry, uint32((first_window + thread // PIXELS) * WINDOW))
+    h = uint32(top + geometry.start_h + thread % PIXELS // PATCH)
+    w = uint32(left + geometry.start_w + thread % PATCH)
+    is_inside = (n < uint32(geometry.images)) & (h < height) & (w < width)
     source, size = uint32((n * channels * height + h) * width + w), uint32(height * width)
     row, k = uint32(first_row + thread // _LOADERS), thread % _LOADERS
-    depth = uint32(channels * TAPS) if row < uint32(gather.rows) else uint32(0)
-    weight_from = uint32(row * gather.weight_m + k)
+    depth = uint32(channels * TAPS) if row < uint32(geometry.rows) else uint32(0)
+    weight_from = uint32(row * geometry.weight_m + k)
     patch_to = thread // PIXELS * _WINDOW_PITCH + thread % PIXELS
     weight_to = k * _TAP_PITCH + thread // _LOADERS
 
@@ -215,7 +217,7 @@ def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, gather: Gather
         k, weight_from = uint32(k + DEPTH), uint32(weight_from + DEPTH)
         if first > 0:
             _multiply_windows(patches, patch_at, weights, weight_at, pixels, sums)
-        # To the same place, not before everyone has used what is there.
+        # Overwrite both arrays only when all threads have used them.
         cuda.syncthreads()
         for c in range(CHANNELS):
             patches[patch_to + c * WINDOWS * _WINDOW_PITCH] = fetched[c]
@@ -224,7 +226,7 @@ def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, gather: Gather
         cuda.syncthreads()
         first = uint32(first + CHANNELS)
     first_out = uint32(first_row + group * THREAD_OUTS)
-    _store_windows(sums, uint32(first_window + window), first_out, bias, relu, out, codes, gather)
+    _store_windows(sums, uint32(first_window + window), first_out, bias, relu, out, codes, geometry)
 
 
 # --- The first stage of a chain, while its batch is gathered ------------------------------------------------
@@ -235,10 +237,10 @@ _FIRST_PATCHES, _FIRST_WEIGHTS = WARP * _WINDOW_PITCH, TAPS * _TAP_PITCH
 
 
 @cuda.jit
-@device.signature(f"void({AT}, float32[::1], float32[::1], bool, float32[::1], uint8[::1], Gather)")
+@device.signature(f"void({AT}, {_LAYER})")
 def gather_conv2d_pool_kernel(
     images, labels, order, cursor, batch_size, other, advances, scale, shift, plane, x, y, weight, bias, relu,
-    out, codes, gather: Gather,
+    out, codes, geometry: ConvGeometry,
 ):  # fmt: skip
     """Compute a window per lane of a block, from the data set, and gather a share of the batch per thread."""
     patches = cuda.shared.array(_FIRST_PATCHES, float32, alignment=16)
@@ -246,12 +248,12 @@ def gather_conv2d_pool_kernel(
     sums, pixels = cuda.local.array(WINDOW_SUMS, float32), cuda.local.array(PIXELS, float32)
     warp, lane = warp_and_lane()
     window, first_out = uint32(cuda.blockIdx.x * WARP + lane), uint32(warp * THREAD_OUTS)
-    height, width, channels = uint32(gather.source_h), uint32(gather.source_w), int32(gather.channels)
-    n, top, left = window_by_window(gather, uint32(window * WINDOW))
+    height, width, channels = uint32(geometry.source_h), uint32(geometry.source_w), int32(geometry.channels)
+    n, top, left = window_by_window(geometry, uint32(window * WINDOW))
     # A window's pixels are loaded by its threads, two each.
-    h = uint32(top + gather.start_h + warp // 2)
-    w = uint32(left + gather.start_w + warp % 2 * 2)
-    is_inside, index = (n < uint32(gather.images)) & (h < height), index_at(order, cursor, batch_size, n)
+    h = uint32(top + geometry.start_h + warp // 2)
+    w = uint32(left + geometry.start_w + warp % 2 * 2)
+    is_inside, index = (n < uint32(geometry.images)) & (h < height), index_at(order, cursor, batch_size, n)
     for i in range(WINDOW_SUMS):
         sums[i] = 0
     for c in range(channels):
@@ -264,13 +266,13 @@ def gather_conv2d_pool_kernel(
         tap = warp
         while tap < TAPS:
             weights[tap * _TAP_PITCH + lane] = float32(0)
-            if lane < uint32(gather.rows):
-                weights[tap * _TAP_PITCH + lane] = weight[uint32(lane * gather.weight_m + c * TAPS + tap)]
+            if lane < uint32(geometry.rows):
+                weights[tap * _TAP_PITCH + lane] = weight[uint32(lane * geometry.weight_m + c * TAPS + tap)]
             tap = uint32(tap + FIRST_WARPS)
         cuda.syncthreads()
         _multiply_window(patches, uint32(lane * _WINDOW_PITCH), weights, first_out, pixels, sums)
         cuda.syncthreads()
-    _store_windows(sums, window, first_out, bias, relu, out, codes, gather)
+    _store_windows(sums, window, first_out, bias, relu, out, codes, geometry)
     position = order, cursor, batch_size, other, advances
     gather_share((images, labels, scale, shift, plane), position, x, y)
 
@@ -293,16 +295,16 @@ def conv2d_pool(x, weight, bias, relu, window, out, codes, gathering=()):
     `conv2d_pool_windows_kernel` for up to 336 images.
     """
     pooled_h, pooled_w = out.shape[2:]
-    gather = forward_gather(x, weight, window)._replace(
+    geometry = forward_geometry(x, weight, window)._replace(
         count_h=2 * pooled_h, count_w=2 * pooled_w, target_plane=pooled_h * pooled_w
     )
-    tile, windows = best_tile(gather, (LARGE, SMALL), (NARROW, NARROW)), len(x) * gather.target_plane
+    tile, windows = best_tile(geometry, (LARGE, SMALL), (NARROW, NARROW)), len(x) * geometry.target_plane
     if gathering:
         kernel, threads, grid = gather_conv2d_pool_kernel, WARP * FIRST_WARPS, device.blocks(windows, WARP)
-    elif window[:4] == (3, 3, 1, 1) and tile == SMALL and gather.channels >= _FEWEST_CHANNELS:
+    elif window[:4] == (3, 3, 1, 1) and tile == SMALL and geometry.channels >= _FEWEST_CHANNELS:
         kernel, threads = conv2d_pool_windows_kernel, THREADS
-        grid = device.blocks(windows, WINDOWS), device.blocks(gather.rows, OUTS)
+        grid = device.blocks(windows, WINDOWS), device.blocks(geometry.rows, OUTS)
     else:
-        kernel, threads, grid = _KERNELS[tile], tile.threads, grid_of(tile, gather)
+        kernel, threads, grid = _KERNELS[tile], tile.threads, grid_of(tile, geometry)
     flat = [array.reshape(-1) for array in (x, weight, out, codes)]
-    device.launch(kernel, grid, threads, *(gathering or flat[:1]), flat[1], bias, relu, *flat[2:], gather)
+    device.launch(kernel, grid, threads, *(gathering or flat[:1]), flat[1], bias, relu, *flat[2:], geometry)

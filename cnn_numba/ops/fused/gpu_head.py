@@ -30,9 +30,9 @@ _MOST_SAMPLES, _MOST_CLASSES, _MOST_WEIGHTS = 256, 32, 1 << 15
 
 @cuda.jit(device=True)
 def _dot(a, b, ones, first, step):
-    """Return the sum of ``a[i] * b[i]`` over every `step`-th i from `first` on, in order; b is 1 with `ones`.
+    """Return the sum of ``a[i] * b[i]``, or with `ones` of ``a[i]``, over every `step`-th i from `first` on.
 
-    LOADS pairs are requested before the first product waits for one.
+    It adds in this order. LOADS pairs are requested before the first product waits for one.
     """
     total = float32(0)
     left, right = cuda.local.array(LOADS, float32), cuda.local.array(LOADS, float32)

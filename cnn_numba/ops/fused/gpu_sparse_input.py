@@ -47,7 +47,7 @@ class Planes(NamedTuple):
 
 TOGETHER, WIDTH = 5, 12  # windows of a tile, and pixels of each of its PATCH rows
 SUMS = PATCH * WIDTH
-_KERNELS = WARP * TAPS  # weights of an output channel
+_ROW = WARP * TAPS  # weights of an output channel
 _PITCH = 16  # numbers of a tile in shared memory: gradients and, from _CODES on, their codes
 _CODES = 8
 _MOST_STEP = WARP // TOGETHER  # a lane fetches one gradient per step
@@ -181,16 +181,16 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
             _fetch_weights(weight, uint32(first_out + warp), first_channel, lane, planes, fetched)
         if first_out > 0:
             mine = uint32(warp * _OF_WARP)
-            of_lane = uint32(weights + part * _KERNELS + lane * TAPS)
+            of_lane = uint32(weights + part * _ROW + lane * TAPS)
             current, end = uint32(first_out - block_step + part), min(first_out, out_channels)
             while current < end:
                 _add_tile(shared, of_lane, mine, kernel, sums)
-                mine, of_lane = uint32(mine + _PITCH), uint32(of_lane + slices * _KERNELS)
+                mine, of_lane = uint32(mine + _PITCH), uint32(of_lane + slices * _ROW)
                 current = uint32(current + slices)
         # Overwrite shared memory only after all threads have used it.
         cuda.syncthreads()
         if warp < block_step:
-            _stash_weights(fetched, uint32(weights + warp * _KERNELS + lane), shared)
+            _stash_weights(fetched, uint32(weights + warp * _ROW + lane), shared)
         if lane < TOGETHER * _MOST_STEP:
             shared[to], shared[to + _CODES] = gradient, code
         cuda.syncthreads()
@@ -232,10 +232,10 @@ def _store(image, n, band, first_channel, planes, grad_input):
         i = uint32(i + WARP)
 
 
-def planes_of(grad_output, window, grad_input):
+def planes_of(out_shape, window, x_shape):
     """Return how the kernel divides these images; None if it can't compute their gradient, or only slowly."""
-    n, channels, height, width = grad_input.shape
-    out_channels, pooled_h, pooled_w = grad_output.shape[1:]
+    n, channels, height, width = x_shape
+    out_channels, pooled_h, pooled_w = out_shape[1:]
     across = device.blocks(pooled_w, TOGETHER)
     pitch = max(2 * TOGETHER * across + 2, width + 2 * window.padding_w)
     suits = window[:4] == (SIDE, SIDE, 1, 1) and max(window[4:6]) < SIDE
@@ -247,7 +247,7 @@ def planes_of(grad_output, window, grad_input):
     if not suits or most < 1 or channels < _FEWEST_CHANNELS:
         return None
     # Too few blocks leave multiprocessors idle, but two neighbours compute a row of windows twice.
-    wanted = device.blocks(_ENOUGH_BLOCKS, n * device.blocks(channels, WARP))
+    wanted = device.blocks(_ENOUGH_BLOCKS, max(n, 1) * device.blocks(channels, WARP))
     band = min(most, max(device.blocks(pairs, wanted), _FEWEST_PAIRS))
     bands = device.blocks(pairs, band)
     rows = 2 * band + 1  # of the last block, if the pooling drops a row
@@ -269,12 +269,13 @@ _SHARED_BY_TWO = 30 << 10
 _ENOUGH_BLOCKS, _FEWEST_PAIRS = 108, 3
 
 
-def conv2d_pool_backward_input_sparse(grad_output, codes, weight, grad_input, planes):
-    """Write the gradient of the images of a pooled stage, unchecked; `planes` is from `planes_of`."""
+def conv2d_pool_backward_input(grad_output, codes, weight, window, grad_input):
+    """Write the gradient of the images of a pooled stage for which there are `planes_of`; all are checked."""
+    planes = planes_of(grad_output.shape, window, grad_input.shape)
     warps = planes.tiles * planes.slices
     grid = len(grad_input) * planes.bands, device.blocks(planes.channels, WARP)
     flat = [array.reshape(-1) for array in (grad_output, codes, weight, grad_input)]
-    of_a_step = warps * _OF_WARP + planes.slices * planes.step * _KERNELS
+    of_a_step = warps * _OF_WARP + planes.slices * planes.step * _ROW
     shared = 4 * max(of_a_step, planes.copies * WARP * planes.plane)
     threads = WARP * warps
     planes = Planes(*map(np.uint32, planes))

@@ -17,10 +17,18 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
-from cnn_numba.ops.conv.gpu_weight import divide, reciprocal
 from cnn_numba.ops.fused.gpu_forward import DEAD
 from cnn_numba.ops.fused.gpu_sparse_input import PATCH, PIXELS, SIDE, TAPS, by_code
-from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, unsigned_divmod, warp_and_lane, warp_sum
+from cnn_numba.ops.shared.warps import (
+    LANE_COUNT,
+    WARP,
+    divide,
+    load4,
+    reciprocal,
+    unsigned_divmod,
+    warp_and_lane,
+    warp_sum,
+)
 
 OUTS, TOGETHER = 4, 8  # output channels of a warp, and windows whose gradients its lanes load at a time
 GROUPS, SPLITS = 4, 2  # of output channels of a block, and warps that share the windows of one
@@ -306,14 +314,14 @@ def most_parts(weight_shape):
     return device.blocks(_ENOUGH_BLOCKS, across * down)
 
 
-def shares_of(grad_output, x, window):
+def shares_of(out_shape, window, x_shape):
     """Return how the kernels divide these images; None if they can't sum them up, or only slowly."""
-    out_channels, pooled_h, pooled_w = grad_output.shape[1:]
-    n, channels, height, width = x.shape
+    n, channels, height, width = x_shape
+    out_channels, pooled_h, pooled_w = out_shape[1:]
     pitch = 2 * pooled_w + SIDE - 1
     most_rows = _SHARED // (4 * pitch * (1 if channels < _FEWEST_CHANNELS else WARP))
     suits = window[:4] == (SIDE, SIDE, 1, 1) and max(window[4:6]) < SIDE
-    if not suits or most_rows < PATCH or out_channels < _FEWEST_CHANNELS:
+    if not suits or most_rows < PATCH or out_channels < _FEWEST_CHANNELS <= channels:
         return None
     bands = device.blocks(pooled_h, (most_rows - SIDE + 1) // 2)
     band = device.blocks(pooled_h, bands)
@@ -331,8 +339,9 @@ _ENOUGH_BLOCKS = 256
 _ITEMS = 2  # bands of a part, at least: a small batch's blocks leave room for the gradient of the images
 
 
-def conv2d_pool_backward_weight_sparse(grad_output, codes, x, parts, shares):
-    """Write and return the parts of the sums, unchecked; `shares` is from `shares_of`."""
+def conv2d_pool_backward_weight(grad_output, codes, x, window, parts):
+    """Write and return the parts of the sums of a stage for which there are `shares_of`; all are checked."""
+    shares = shares_of(grad_output.shape, window, x.shape)
     weight_shape = shares.out_channels, shares.channels
     flat = [array.reshape(-1) for array in (grad_output, codes, x)]
     if shares.channels < _FEWEST_CHANNELS:

@@ -224,19 +224,10 @@ def advance_kernel(cursor):
 
 
 def advance(cursor):
-    """Let a cursor point to the next batch, in a launch of its own.
+    """Add 1 to a cursor, (1,) int32, in a launch that does nothing else.
 
     The blocks of a launch that reads the cursor run in any order, so none of them may move it. Another launch
     may: see `advances` of `gather_batch_at`.
-
-    Parameters
-    ----------
-    cursor : device array, shape (1,), int32
-
-    Examples
-    --------
-    >>> device.to_host(advance(device.to_device(np.array([6], np.int32)))).tolist()
-    [7]
     """
     DEVICE.check("cursor", cursor, (1,), np.int32)
     device.launch(advance_kernel, 1, 1, cursor)

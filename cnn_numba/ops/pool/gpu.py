@@ -22,13 +22,11 @@ from cnn_numba.ops.shapes import DEVICE, Window2d
 from cnn_numba.ops.shared.views import flat_planes, merge_axes
 from cnn_numba.ops.shared.warps import ALL_LANES, LANE_COUNT, WARP
 
-__all__ = ["avg_pool2d_backward", "avg_pool2d_forward", "max_pool2d_backward", "max_pool2d_forward"]
-
 THREADS = 256
 
 
 @cuda.jit(device=True)
-def _coordinates(i, height, width):
+def coordinates(i, height, width):
     """Return plane, row and column of element number `i` of all planes."""
     height, width = uint32(height), uint32(width)
     row = i // width
@@ -67,7 +65,7 @@ def max_pool2d_forward_naive_kernel(x, window: Window2d, out, argmax):
     i = uint32(cuda.grid(1))
     if i >= uint32(out.size):
         return
-    plane, oh, ow = _coordinates(i, window.out_h, window.out_w)
+    plane, oh, ow = coordinates(i, window.out_h, window.out_w)
     top, bottom = _covered(oh, window.kernel_h, window.stride_h, window.padding_h, x.shape[1])
     left, right = _covered(ow, window.kernel_w, window.stride_w, window.padding_w, x.shape[2])
     width = uint32(x.shape[2])
@@ -87,7 +85,7 @@ def max_pool2d_forward_2x2_kernel(x, out, argmax):
     i = uint32(cuda.grid(1))
     if i >= uint32(out.size):
         return
-    plane, oh, ow = _coordinates(i, x.shape[1] >> 1, x.shape[2] >> 1)
+    plane, oh, ow = coordinates(i, x.shape[1] >> 1, x.shape[2] >> 1)
     h, w = uint32(oh + oh), uint32(ow + ow)
     below, right = h + 1, w + 1
     width = x.shape[2]
@@ -165,7 +163,7 @@ def avg_pool2d_forward_naive_kernel(x, window: Window2d, share, out):
     i = uint32(cuda.grid(1))
     if i >= out.size:
         return
-    plane, oh, ow = _coordinates(i, window.out_h, window.out_w)
+    plane, oh, ow = coordinates(i, window.out_h, window.out_w)
     top, bottom = _covered(oh, window.kernel_h, window.stride_h, window.padding_h, x.shape[1])
     left, right = _covered(ow, window.kernel_w, window.stride_w, window.padding_w, x.shape[2])
     total = float32(0)
@@ -190,7 +188,7 @@ def avg_pool2d_backward_gather_kernel(grad_output, window: Window2d, share, grad
     i = uint32(cuda.grid(1))
     if i >= grad_input.size:
         return
-    plane, h, w = _coordinates(i, grad_input.shape[1], grad_input.shape[2])
+    plane, h, w = coordinates(i, grad_input.shape[1], grad_input.shape[2])
     first_h, behind_h = _holding(h, window.kernel_h, window.stride_h, window.padding_h, window.out_h)
     first_w, behind_w = _holding(w, window.kernel_w, window.stride_w, window.padding_w, window.out_w)
     total = float32(0)
@@ -208,7 +206,7 @@ def avg_pool2d_backward_disjoint_kernel(grad_output, window: Window2d, share, gr
     if i >= grad_input.size:
         return
     stride_h, stride_w = uint32(window.stride_h), uint32(window.stride_w)
-    plane, h, w = _coordinates(i, grad_input.shape[1], grad_input.shape[2])
+    plane, h, w = coordinates(i, grad_input.shape[1], grad_input.shape[2])
     row, column = uint32(h + window.padding_h), uint32(w + window.padding_w)
     oh, ow = row // stride_h, column // stride_w
     value = float32(0)

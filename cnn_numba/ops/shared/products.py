@@ -347,28 +347,28 @@ def transposed_load(depth_step, threads):
     groups, warp_lines = depth_step // lanes, 32 // lanes
 
     @cuda.jit(device=True)
-    def place():
+    def k_and_line():
         thread = uint32(cuda.threadIdx.x)
         warp, lane = thread // uint32(32), thread % uint32(32)
         k = lane % uint32(lanes) + warp % uint32(groups) * uint32(lanes)
         line = lane // uint32(lanes) + warp // uint32(groups) * uint32(warp_lines)
         return uint32(k), uint32(line)
 
-    return place
+    return k_and_line
 
 
-def begin_at(place, pitch):
-    """Make the `begin` of an operand whose threads begin at the k and the line that ``place()`` returns."""
+def begin_at(k_and_line, pitch):
+    """Make the `begin` of an operand whose threads begin at the k and the line from ``k_and_line()``."""
 
     @cuda.jit(device=True)
     def begin(source):
-        k, line = place()
+        k, line = k_and_line()
         return uint32(k * uint32(pitch) + line)
 
     return begin
 
 
-def scattered_store(place, loads, jump, pitch):
+def scattered_store(k_and_line, loads, jump, pitch):
     """Make `begin` and `stash` of an operand whose threads load numbers that are `jump` apart in the tile."""
 
     @cuda.jit(device=True)
@@ -376,4 +376,4 @@ def scattered_store(place, loads, jump, pitch):
         for i in range(loads):
             tile[at + i * jump] = values[i]
 
-    return begin_at(place, pitch), stash
+    return begin_at(k_and_line, pitch), stash

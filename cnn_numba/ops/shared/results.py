@@ -119,13 +119,25 @@ def _put_each(target, places, further, values):
             target[uint32(places[q] + further)] = values[q]
 
 
-def result_store(tile, place, addend, by_row=False):
+@cuda.jit(device=True)
+def _column(given, column):
+    return column if column < given[2] else OUTSIDE
+
+
+@cuda.jit(device=True)
+def _bias(given, column):
+    bias, has_bias, columns = given
+    return bias[column] if has_bias and column < columns else float32(0)
+
+
+def result_store(tile, locate=_column, addend=_bias, by_row=False):
     """Make the device function that writes a thread's results, four at once where they lie side by side.
 
     It is called as ``store(sums, first, rows, pitch, relu, fours, target, given)``: `first` is the tile's
     first row and column, `pitch` the distance of rows in the target, `fours` says whether columns lie side by
-    side there, four at a time. ``place(given, column)`` returns where in row 0 a column lies, OUTSIDE if
-    there is none, ``addend(given, column)`` what is added there, or with `by_row` in a row.
+    side there, four at a time. ``locate(given, column)`` returns where in row 0 a column lies, OUTSIDE if
+    there is none, ``addend(given, column)`` what is added there, or with `by_row` in a row. The defaults are
+    for a matrix; they take `given` as (bias, has_bias, columns).
     """
     thread_rows, thread_columns, in_fours = tile.thread_rows, tile.thread_columns, not tile.tensor_cores
     first_result, result_row, result_column = thread_results(tile)
@@ -159,7 +171,7 @@ def result_store(tile, place, addend, by_row=False):
         places, addends = cuda.local.array(4, uint32), cuda.local.array(4, float32)
         for q in range(4):
             n = uint32(column + result_column(4 * number + q))
-            places[q] = place(given, n) if q == 0 or not fours else OUTSIDE
+            places[q] = locate(given, n) if q == 0 or not fours else OUTSIDE
             if not by_row:
                 addends[q] = addend(given, n)
         store_rows(0, (sums, 4 * number, addends, places, row, rows, pitch, relu, fours, target, given))

@@ -65,24 +65,16 @@ def adam_settings(beta1, beta2, eps, weight_decay):
 
 # Both forms of an update call these, so that they give the same bits.
 @cuda.jit(device=True)
-def _sgd(parameters, gradients, lr, weight_decay):
-    """Update the parameter of this thread."""
+def _sgd(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov):
+    """Update the parameter of this thread, and with momentum its velocity."""
     i = uint32(cuda.grid(1))
     if i < parameters.size:
         p = parameters[i]
-        parameters[i] = p - lr * (gradients[i] + weight_decay * p)
-
-
-@cuda.jit(device=True)
-def _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov):
-    """Update the parameter of this thread and its velocity."""
-    i = uint32(cuda.grid(1))
-    if i < parameters.size:
-        p = parameters[i]
-        g = gradients[i] + weight_decay * p
-        v = momentum * velocity[i] + g
-        velocity[i] = v
-        step = g + momentum * v if nesterov else v
+        step = gradients[i] + weight_decay * p
+        if momentum != float32(0):
+            v = momentum * velocity[i] + step
+            velocity[i] = v
+            step = step + momentum * v if nesterov else v
         parameters[i] = p - lr * step
 
 
@@ -109,43 +101,30 @@ def rate_at(rates, cursor, column):
 
 
 @cuda.jit
-@device.signature(f"void({ARENA}, {ARENA}, float32, float32)")
-def sgd_kernel(parameters, gradients, lr, weight_decay):
-    """One thread updates one parameter; a grid of one dimension covers them all."""
-    _sgd(parameters, gradients, lr, weight_decay)
-
-
-@cuda.jit
 @device.signature(f"void({ARENA}, {ARENA}, {ARENA}, float32, float32, float32, bool)")
-def sgd_momentum_kernel(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov):
+def sgd_kernel(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov):
     """One thread updates one parameter and its velocity; a grid of one dimension covers them all."""
-    _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov)
+    _sgd(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov)
+
+
+def _sgd_settings(gradients, velocity, momentum, weight_decay, nesterov):
+    """Return the velocity and the constants of all steps, as the kernels take them."""
+    # A kernel needs some array; without momentum it ignores it.
+    velocity = gradients if velocity is None else velocity
+    return velocity, (np.float32(momentum), np.float32(weight_decay), nesterov)
 
 
 def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
     """Take one step of stochastic gradient descent; see `reference.sgd_update`."""
     settings(lr=lr)
     checks.sgd(DEVICE, parameters, gradients, velocity, momentum, weight_decay, nesterov)
-    lr, weight_decay = np.float32(lr), np.float32(weight_decay)
-    if momentum == 0.0:
-        return _launch(sgd_kernel, parameters, gradients, lr, weight_decay)
-    numbers = lr, np.float32(momentum), weight_decay, nesterov
-    return _launch(sgd_momentum_kernel, parameters, gradients, velocity, *numbers)
-
-
-@cuda.jit
-@device.signature(f"void({ARENA}, {ARENA}, {SCHEDULE}, float32)")
-def sgd_scheduled_kernel(parameters, gradients, rates, cursor, other, advances, weight_decay):
-    """One thread updates one parameter; a grid of one dimension covers them all."""
-    advance_other(other, advances)
-    if cursor[0] == SKIPPED:
-        return
-    _sgd(parameters, gradients, rate_at(rates, cursor, 0), weight_decay)
+    velocity, numbers = _sgd_settings(gradients, velocity, momentum, weight_decay, nesterov)
+    return _launch(sgd_kernel, parameters, gradients, velocity, np.float32(lr), *numbers)
 
 
 @cuda.jit
 @device.signature(f"void({ARENA}, {ARENA}, {ARENA}, {SCHEDULE}, float32, float32, bool)")
-def sgd_momentum_scheduled_kernel(
+def sgd_scheduled_kernel(
     parameters, gradients, velocity, rates, cursor, other, advances, momentum, weight_decay, nesterov
 ):
     """One thread updates one parameter and its velocity; a grid of one dimension covers them all."""
@@ -153,7 +132,7 @@ def sgd_momentum_scheduled_kernel(
     if cursor[0] == SKIPPED:
         return
     lr = rate_at(rates, cursor, 0)
-    _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov)
+    _sgd(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov)
 
 
 def sgd_update_scheduled(
@@ -189,25 +168,14 @@ def sgd_update_scheduled(
     """
     schedule = rates, cursor, advances
     checks.sgd(DEVICE, parameters, gradients, velocity, momentum, weight_decay, nesterov, *schedule)
-    weight_decay = np.float32(weight_decay)
-    if momentum == 0.0:
-        return _launch_scheduled(sgd_scheduled_kernel, (parameters, gradients), *schedule, weight_decay)
-    arenas, numbers = (parameters, gradients, velocity), (np.float32(momentum), weight_decay, nesterov)
-    return _launch_scheduled(sgd_momentum_scheduled_kernel, arenas, *schedule, *numbers)
+    velocity, numbers = _sgd_settings(gradients, velocity, momentum, weight_decay, nesterov)
+    return _launch_scheduled(sgd_scheduled_kernel, (parameters, gradients, velocity), *schedule, *numbers)
 
 
 def sgd_rates(lrs):
-    """Return the `rates` of `sgd_update_scheduled`.
+    """Return the `rates` of `sgd_update_scheduled`, (S, 2) float32, for the learning rates of S steps.
 
-    Parameters
-    ----------
-    lrs : sequence of S floats
-        The learning rate of each step.
-
-    Returns
-    -------
-    ndarray, shape (S, 2), float32
-        A row for each step: the learning rate, and 0, so that both optimisers have rates of one shape.
+    A row is the learning rate and 0, so that both optimisers have rates of one shape.
 
     Examples
     --------
@@ -276,21 +244,10 @@ def adam_update_scheduled(
 
 
 def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):
-    """Return the `rates` of `adam_update_scheduled`.
+    """Return the `rates` of `adam_update_scheduled` for the learning rates of S steps.
 
-    Parameters
-    ----------
-    lrs : sequence of S floats
-        The learning rate of each step.
-    first_step : int
-        The number of the first of them, from 1.
-    beta1, beta2 : float
-
-    Returns
-    -------
-    ndarray, shape (S, 2), float32
-        For each step t ``lr / (1 - beta1**t)`` and ``1 / sqrt(1 - beta2**t)``, which corrects the root of the
-        second mean.
+    Their shape is that of `sgd_update_scheduled`. The row of step t, from `first_step`, is
+    ``lr / (1 - beta1**t)`` and ``1 / sqrt(1 - beta2**t)``, which corrects the root of the second mean.
 
     Examples
     --------

@@ -300,6 +300,15 @@ def noted(types):
 
 
 @cuda.jit
+def of_a_table(out):
+    out[cuda.grid(1)] = 1
+
+
+TABLE = {"one": of_a_table}
+del of_a_table
+
+
+@cuda.jit
 @noted("void(float32[::1])")
 def noted_kernel(out):
     out[cuda.grid(1)] = 1
@@ -782,6 +791,7 @@ def test_a_kernel_is_found_by_name():
     assert find_kernel(f"{__name__}:clean_kernel") == (clean_kernel, VECTORS)
     assert find_kernel(f"{__name__}:noted_kernel") == (noted_kernel, "void(float32[::1])")
     assert find_kernel(f"{__name__}:sine_kernel") == (sine_kernel, None)
+    assert find_kernel(f"{__name__}:of_a_table") == (TABLE["one"], None)
     with pytest.raises(ValueError, match=r"write module:kernel or file\.py:kernel, got 'clean_kernel'"):
         find_kernel("clean_kernel")
     with pytest.raises(ValueError, match="no_such_module cannot be imported"):
