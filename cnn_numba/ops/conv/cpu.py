@@ -66,7 +66,7 @@ def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
     convolution = Convolution(np.broadcast_to(np.float32(0), weight_shape), None)
     chain = [(threads, *input_shape[1:])], [convolution], [window]
     for_weight = for_input = lay_out(*chain, needs_grad_input=False)
-    if Stage(*for_weight[0][0, 0]).few:
+    if Stage(*for_weight[0][0, 0]).few_channels:
         for_input = lay_out(*chain, needs_grad_input=True)
     forward = ForwardScratch(
         image=aligned_zeros((threads, round_up(size * channels, 16))),
@@ -232,15 +232,15 @@ def _backward_images(grad_output, x, memory, plan, thread, precision, grad_input
     begin_sums(memory, plan, thread)
     for n in range(thread * batch // threads, (thread + 1) * batch // threads):
         if needs_weight:
-            pack_image(x, n, floats, image + stage.padding, stage.pitch, stage.pixel, stage.block)
+            pack_image(x, n, floats, image + stage.padding, stage.pitch, stage.block_channels, stage.block)
             round_all(floats[image : image + stage.plane], precision)
         dense = _count_nonzeros(gradients, n * size, (n + 1) * size) > most
-        if stage.few or dense:
+        if stage.few_channels or dense:
             pack_image(grad_output, n, floats, outgoing, stage.out_w * WIDTH, WIDTH, stage.target_block)
             round_all(floats[outgoing : outgoing + stage.positions * stage.columns], precision)
         else:
             _list_nonzeros(gradients, n * size, memory, stage, precision)
-        if stage.few:
+        if stage.few_channels:
             backward_few(memory, stage, thread)
         elif dense:
             backward_dense(memory, stage, thread, needs_weight, needs_input)

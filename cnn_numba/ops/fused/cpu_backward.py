@@ -32,7 +32,7 @@ def _list_nonzeros(memory, stage, n):
         codes = stage.codes + n * stage.positions * stage.columns + oc
         count, total, first = 0, np.float32(0), oc * stage.positions
         for position in range(stage.positions):
-            value = number(floats, outgoing + number(integers, stage.places + position))
+            value = number(floats, outgoing + number(integers, stage.output_places + position))
             code = np.int64(number(memory.codes, codes + position * stage.columns))
             value = np.float32(0) if code == DEAD else value
             # Always written, kept only if the count increases: no branch to mispredict.
@@ -127,7 +127,7 @@ def _add_taps(memory, stage, n, channel, tap, sums, bias):
     codes = stage.codes + n * stage.positions * stage.columns + channel
     outgoing = stage.target_gradient + channel // WIDTH * stage.target_block
     for position in range(stage.positions):
-        at = outgoing + number(integers, stage.places + position)
+        at = outgoing + number(integers, stage.output_places + position)
         for k in range(4 if stage.pooled else 1):
             start = image + number(integers, stage.corners + position) + number(integers, stage.shifts + k)
             for c in range(COLUMNS):
@@ -172,7 +172,7 @@ def _is_dense(memory, stage, n):
 @inner_jit
 def backward_stage(memory, stage, n, needs_input):
     """Take the gradient of image n back through a stage."""
-    if stage.few:
+    if stage.few_channels:
         backward_few(memory, stage, n)
     elif _is_dense(memory, stage, n):
         backward_dense(memory, stage, n, True, needs_input)

@@ -34,7 +34,7 @@ def _spread(memory, stage, n):
         stage.codes + n * stage.positions * stage.columns,
     )
     for position in range(stage.positions):
-        at = stage.target_gradient + number(integers, stage.places + position)
+        at = stage.target_gradient + number(integers, stage.output_places + position)
         to = stage.spread + number(integers, stage.spread_places + position)
         for channel in range(0, stage.columns, WIDTH):
             code = load_bytes(memory.codes, codes + position * stage.columns + channel)

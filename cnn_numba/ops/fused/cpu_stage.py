@@ -45,14 +45,14 @@ class Stage(NamedTuple):
     kernel_w: int
     pooled: int
     relu: int
-    few: int  # whether it is the first, with at most FEW input channels: see `cpu`
+    few_channels: int  # whether it is the first, with at most FEW input channels: see `cpu`
     dense: int  # whether it has no pooling: then a gradient with more than ...
     most: int  # ... this many non-zero elements goes back through `cpu_dense`
     winograd: int  # whether it uses Winograd's method
     # An input image, padded: blocks of WIDTH channels, or one block of few, channels-last in each.
     channels: int  # in whole blocks
     blocks: int
-    pixel: int  # channels of a block
+    block_channels: int  # of a block
     height: int  # without padding
     width: int
     pitch: int  # floats from one row to the next
@@ -69,7 +69,7 @@ class Stage(NamedTuple):
     # Tables, in the integers.
     corners: int  # where in an image the window of each output begins; the last is repeated
     shifts: int  # the windows of the pixels that a pooling compares begin this far from there
-    places: int  # where each output lies in the next stage's image
+    output_places: int  # where each output lies in the next stage's image
     spread_places: int  # for a dense stage, where in `spread` each gradient lies
     taps: int  # where in a window each element of the kernel lies if channels are few ...
     tap_count: int  # ... and their number, in whole TAPS
@@ -173,8 +173,8 @@ def _geometry(shape, convolution, window, channels):
     few = channels is None and in_channels <= FEW
     channels = in_channels if few else channels or round_up(in_channels, WIDTH)
     columns = round_up(out_channels, COLUMNS * WIDTH if few else WIDTH)
-    pixel = channels if few else WIDTH
-    pitch = (width + 2 * window.padding_w) * pixel
+    block_channels = channels if few else WIDTH
+    pitch = (width + 2 * window.padding_w) * block_channels
     # The last square of a kernel may read past the end of the image.
     block = round_up((height + 2 * window.padding_h + SIDE) * pitch + SIDE * WIDTH, WIDTH)
     out_h, out_w = output_of(convolution, window)
@@ -194,19 +194,19 @@ def _geometry(shape, convolution, window, channels):
         "kernel_w": kernel_w,
         "pooled": convolution.pool,
         "relu": convolution.relu,
-        "few": few,
+        "few_channels": few,
         "dense": not few and not convolution.pool,
         "most": most,
         "winograd": winograd,
         "channels": channels,
-        "blocks": channels // pixel,
-        "pixel": pixel,
+        "blocks": channels // block_channels,
+        "block_channels": block_channels,
         "height": height,
         "width": width,
         "pitch": pitch,
-        "padding": window.padding_h * pitch + window.padding_w * pixel,
+        "padding": window.padding_h * pitch + window.padding_w * block_channels,
         "block": block,
-        "plane": channels // pixel * block,
+        "plane": channels // block_channels * block,
         "out_h": out_h,
         "out_w": out_w,
         "positions": out_h * out_w,
@@ -226,13 +226,13 @@ def _tables(stage, window, following, integers):
     # A tile may go past the last position.
     positions = np.minimum(np.arange(stage["positions"] + PIXELS), stage["positions"] - 1)
     oh, ow = np.divmod(positions, stage["out_w"])
-    step_h, step_w = window.stride_h * stage["pitch"], window.stride_w * stage["pixel"]
+    step_h, step_w = window.stride_h * stage["pitch"], window.stride_w * stage["block_channels"]
     border_h, border_w = (following.padding_h, following.padding_w) if following else (0, 0)
     row = stage["out_w"] + 2 * border_w
     spread = (oh * window.stride_h + stage["kernel_h"] - 1) * stage["spread_pitch"]
     spread += (ow * window.stride_w + stage["kernel_w"] - 1) * stage["columns"]
     taps = np.empty(0, np.int64)
-    if stage["few"]:
+    if stage["few_channels"]:
         kh, kw, ic = np.indices((stage["kernel_h"], stage["kernel_w"], stage["channels"])).reshape(3, -1)
         taps = kh * stage["pitch"] + kw * stage["channels"] + ic
         taps = np.pad(taps, (0, -len(taps) % TAPS))
@@ -240,7 +240,7 @@ def _tables(stage, window, following, integers):
     return {
         "corners": integers.add_table((oh * step_h + ow * step_w) * (2 if stage["pooled"] else 1)),
         "shifts": integers.add_table([0, step_w, step_h, step_h + step_w]),
-        "places": integers.add_table(((oh + border_h) * row + ow + border_w) * WIDTH),
+        "output_places": integers.add_table(((oh + border_h) * row + ow + border_w) * WIDTH),
         "spread_places": integers.add_table(spread),
         "taps": integers.add_table(taps),
         "tap_count": len(taps),
@@ -254,11 +254,11 @@ def _elements(stage):
 
     The first is for all input channels; the second as well if they are few, else for one channel.
     """
-    channels, pixel = stage["in_channels"], stage["pixel"]
+    channels, block_channels = stage["in_channels"], stage["block_channels"]
     ic, kh, kw = np.indices((channels, stage["kernel_h"], stage["kernel_w"])).reshape(3, -1)
-    block = kh * stage["blocks"] + ic // pixel
-    panel_rows = 1 + (block * stage["kernel_w"] + kw) * pixel + ic % pixel
-    if stage["few"]:
+    block = kh * stage["blocks"] + ic // block_channels
+    panel_rows = 1 + (block * stage["kernel_w"] + kw) * block_channels + ic % block_channels
+    if stage["few_channels"]:
         elements = ((kh * stage["kernel_w"] + kw) * channels + ic) * stage["columns"]
     else:
         kh, kw = kh[ic == 0], kw[ic == 0]
@@ -276,7 +276,7 @@ def _shared_arrays(stage, batch, floats, codes):
         "images": floats.add(batch * stage["plane"]),
         "codes": codes.add(batch * stage["positions"] * columns),
         "panels": floats.add(panels),
-        "rows": floats.add(0 if stage["few"] else _partial_size(stage)),
+        "rows": floats.add(0 if stage["few_channels"] else _partial_size(stage)),
         "flipped": floats.add(flipped if stage["dense"] else 0),
         "transformed_weight": floats.add(stage["winograd"] * MATRICES * stage["weight_step"]),
     }
@@ -287,7 +287,7 @@ def _own_arrays(stage, floats, integers):
     positions, columns = stage["positions"], stage["columns"]
     matrices = MATRICES if stage["winograd"] else 0
     return {
-        "gradient": floats.add(0 if stage["few"] else stage["plane"]),
+        "gradient": floats.add(0 if stage["few_channels"] else stage["plane"]),
         "partial": floats.add(_partial_size(stage)),
         "partial_size": _partial_size(stage),
         "partial_bias": floats.add(columns),
@@ -302,7 +302,7 @@ def _own_arrays(stage, floats, integers):
 
 def _partial_size(stage):
     """Return the number of floats in the gradient of a stage's weight."""
-    if stage["few"]:
+    if stage["few_channels"]:
         taps = stage["in_channels"] * stage["kernel_h"] * stage["kernel_w"]
         return round_up(taps, TAPS) * stage["columns"]
     squares = _squares(stage["kernel_h"], stage["kernel_w"])

@@ -48,7 +48,7 @@ def block_of(stage, oc, ic):
 def pack_backward(memory, plan, index, weight):
     """Copy a stage's weight for its backward pass; if it is dense, also flipped, to convolve gradients."""
     stage = stage_at(plan, 0, index)
-    if stage.few:
+    if stage.few_channels:
         return
     out_channels, channels, kernel_h, kernel_w = weight.shape
     weight, taps, square = weight.reshape(weight.size), kernel_h * kernel_w, vectors(WIDTH)
@@ -97,7 +97,7 @@ def add_up(memory, plan, index, grad_weight, grad_bias):
     for oc in range(0, len(grad_bias), WIDTH):
         total = _sum_of(memory.floats, stage.partial_bias + oc, stage.thread_step, threads)
         store_part(grad_bias, oc, out_channels - oc, total)
-    if stage.few:
+    if stage.few_channels:
         for oc in range(0, out_channels, WIDTH):
             count, rows = channels * taps, out_channels - oc
             _add_up_block(memory, stage, threads, oc, gradient, oc * count, rows, count)
