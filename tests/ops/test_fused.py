@@ -141,6 +141,23 @@ def test_a_dead_pixel_gets_no_gradient():
     assert not any(array.any() for array in (*grads[0], grad_input))
 
 
+# The CPU skips the dead pixels of the first image, but not those of the second.
+@pytest.mark.parametrize(("stride", "padding"), [(1, 0), (1, 2), (2, 1), ((1, 2), (0, 3))])
+@pytest.mark.parametrize("kernel", [1, 3, (2, 5)])
+def test_images_with_few_and_with_many_live_pixels(kernel, stride, padding):
+    rng = np.random.default_rng(0)
+    chain = chain_of([(21, kernel, stride, padding, True, False)], 19, rng)
+    chain[0].bias[:] = -2
+    x = random_float32(rng, 2, 19, 9, 8)
+    x[1] *= 100
+    grad_output = random_float32(rng, *reference.conv_chain_forward(x, chain).shape)
+    alive = np.count_nonzero(cpu.conv_chain_forward(x, chain), axis=(1, 2, 3)) / grad_output[0].size
+    assert alive[0] < 0.03
+    assert alive[1] > 0.2
+    arrays = chain, x, grad_output
+    assert_alike(both(cpu, *arrays), both(reference, *arrays))
+
+
 def test_an_empty_batch_has_gradients_of_zero():
     rng = np.random.default_rng(0)
     chain, x = chain_of(MNIST, 1, rng), np.empty((0, 1, 28, 28), np.float32)

@@ -12,7 +12,7 @@ stored.
   kernels with a pooling `cpu_winograd` needs fewer products.
 - backward: the non-zero gradients of each output channel are listed. Each adds a multiple of the image under
   its window to the weight's gradient, and a multiple of the weight to the image's, a square of SIDE x SIDE
-  vectors at a time. Without a pooling there are too many: then both gradients are products of tiles, see
+  vectors at a time. Without a pooling there may be too many: then both gradients are products of tiles, see
   `cpu_dense`.
 - backward weight of a first stage with few input channels: there the vectors are output channels, and the
   sums for TAPS elements of the kernel stay in registers while the loop goes over the image.

@@ -32,7 +32,7 @@ def _list_nonzeros(memory, stage, n):
         codes = stage.codes + n * stage.positions * stage.columns + oc
         count, total, first = 0, np.float32(0), oc * stage.positions
         for position in range(stage.positions):
-            value = number(floats, outgoing + number(integers, stage.places + position))
+            value = number(floats, outgoing + number(integers, stage.output_places + position))
             code = np.int64(number(memory.codes, codes + position * stage.columns))
             value = np.float32(0) if code == DEAD else value
             # Always written, kept only if the count increases: no branch to mispredict.
@@ -85,21 +85,38 @@ def _add_to_both(memory, stage, first, image, gradient, p):
         store(floats, partial + i * WIDTH, sums[i])
 
 
+@inline_jit
+def _add_to_input(memory, stage, first, gradient, p):
+    """Add only multiples of a square of the weight to the image's gradient."""
+    floats, weights = memory.floats, vectors(GROUP)
+    for i in range(GROUP):
+        weights[i] = load(floats, stage.rows + p + i * WIDTH)
+    for k in range(first, first + number(memory.integers, stage.counts + first // stage.positions)):
+        value = number(floats, stage.values + k)
+        corner = gradient + number(memory.integers, stage.offsets + k)
+        for i in range(GROUP):
+            at = corner + i // SIDE * stage.pitch + i % SIDE * WIDTH
+            store(floats, at, multiply_add(value, weights[i], load(floats, at)))
+
+
 @inner_jit
-def _backward_sparse(memory, stage, n, needs_input):
-    """Take the gradient of image n back through a stage."""
-    _list_nonzeros(memory, stage, n)
+def backward_sparse(memory, stage, n, needs_weight, needs_input):
+    """Take image n's gradients, which are listed, back through a stage."""
     image, p = stage.images + n * stage.plane, 0
+    if needs_input:
+        clear(memory.floats, stage.gradient, stage.plane)
     # One block of channels after the other: its parts of image and gradient stay in the first cache.
     for block in range(0, stage.plane, stage.block):
         for first in range(0, stage.out_channels * stage.positions, stage.positions):
             for kh in range(0, stage.kernel_h, SIDE):
                 for kw in range(0, stage.kernel_w, SIDE):
                     at = block + kh * stage.pitch + kw * WIDTH
-                    if needs_input:
+                    if not needs_input:
+                        _add_to_weight(memory, stage, first, image + at, p)
+                    elif needs_weight:
                         _add_to_both(memory, stage, first, image + at, stage.gradient + at, p)
                     else:
-                        _add_to_weight(memory, stage, first, image + at, p)
+                        _add_to_input(memory, stage, first, stage.gradient + at, p)
                     p += GROUP * WIDTH
 
 
@@ -110,7 +127,7 @@ def _add_taps(memory, stage, n, channel, tap, sums, bias):
     codes = stage.codes + n * stage.positions * stage.columns + channel
     outgoing = stage.target_gradient + channel // WIDTH * stage.target_block
     for position in range(stage.positions):
-        at = outgoing + number(integers, stage.places + position)
+        at = outgoing + number(integers, stage.output_places + position)
         for k in range(4 if stage.pooled else 1):
             start = image + number(integers, stage.corners + position) + number(integers, stage.shifts + k)
             for c in range(COLUMNS):
@@ -123,8 +140,8 @@ def _add_taps(memory, stage, n, channel, tap, sums, bias):
 
 
 @inner_jit
-def _backward_few(memory, stage, n):
-    """Compute the gradient of a small kernel, with vectors of output channels."""
+def backward_few(memory, stage, n):
+    """Compute the weight's gradient for few input channels, with vectors of output channels."""
     floats, sums, bias = memory.floats, vectors(TAP_SUMS), vectors(COLUMNS)
     for channel in range(0, stage.columns, COLUMNS * WIDTH):
         for tap in range(0, stage.tap_count, TAPS):
@@ -142,15 +159,26 @@ def _backward_few(memory, stage, n):
 
 
 @inner_jit
+def _is_dense(memory, stage, n):
+    """Return whether too many gradients of image n pass the ReLU to skip the others."""
+    if not stage.dense:
+        return False
+    size, alive = stage.positions * stage.columns, 0
+    for at in range(stage.codes + n * size, stage.codes + (n + 1) * size):
+        alive += number(memory.codes, at) == 0
+    return alive > stage.most
+
+
+@inner_jit
 def backward_stage(memory, stage, n, needs_input):
     """Take the gradient of image n back through a stage."""
-    if stage.few:
-        _backward_few(memory, stage, n)
-    elif stage.dense:
-        backward_dense(memory, stage, n, needs_input)
+    if stage.few_channels:
+        backward_few(memory, stage, n)
+    elif _is_dense(memory, stage, n):
+        backward_dense(memory, stage, n, True, needs_input)
     else:
-        clear(memory.floats, stage.gradient, stage.plane)
-        _backward_sparse(memory, stage, n, needs_input)
+        _list_nonzeros(memory, stage, n)
+        backward_sparse(memory, stage, n, True, needs_input)
 
 
 @inner_jit
@@ -169,7 +197,7 @@ def _backward_image(memory, plan, thread, n, grad_output, grad_input):
 
 
 @inner_jit
-def _begin_sums(memory, plan, thread):
+def begin_sums(memory, plan, thread):
     """Set the sums over a thread's images to zero."""
     for index in range(plan.shape[1]):
         stage = stage_at(plan, thread, index)
@@ -183,6 +211,6 @@ def backward(memory, plan, grad_output, grad_input):
     threads, batch = len(plan), len(grad_output)
     for index in prange(threads):
         thread = np.int64(index)  # Numba's index is unsigned: functions would be compiled twice
-        _begin_sums(memory, plan, thread)
+        begin_sums(memory, plan, thread)
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
             _backward_image(memory, plan, thread, n, grad_output, grad_input)

@@ -1,8 +1,9 @@
-"""A convolution backward without a pooling, whose gradient is not sparse; see `cpu`.
+"""A convolution backward without a pooling, for gradients with few zeros; see `cpu`.
 
 The gradient is first copied channels-last, with 0 where the ReLU was 0, inside a border of zeros one less
-wide than the kernel. Then both gradients are tiles of sums in registers: that of the image is a convolution
-of this copy with the flipped kernel, that of the weight a product over all pixels.
+wide than the kernel; with a stride, zeros also separate its pixels. Then both gradients are tiles of sums in
+registers: that of the image is a convolution of this copy with the flipped kernel, that of the weight a
+product over all pixels.
 """
 
 from cnn_numba.ops.fused.cpu_stage import PIXELS
@@ -24,43 +25,38 @@ from cnn_numba.ops.shared.simd import (
 from cnn_numba.ops.shared.tile import TILE_COLUMNS
 
 
-@inline_jit
-def _border(stage):
-    """Return the number of floats in `spread` before the first gradient."""
-    return (stage.kernel_h - 1) * stage.spread_pitch + (stage.kernel_w - 1) * stage.columns
-
-
 @inner_jit
 def _spread(memory, stage, n):
-    """Write the gradients of image n, after the ReLU, to the middle of `spread`; add them to the bias's."""
-    floats, codes = memory.floats, stage.codes + n * stage.positions * stage.columns
-    middle = stage.spread + _border(stage)
-    for oh in range(stage.out_h):
-        for ow in range(stage.out_w):
-            position = oh * stage.out_w + ow
-            at = stage.target_gradient + number(memory.integers, stage.places + position)
-            to = middle + oh * stage.spread_pitch + ow * stage.columns
-            for channel in range(0, stage.columns, WIDTH):
-                code = load_bytes(memory.codes, codes + position * stage.columns + channel)
-                gradient = load(floats, at + channel // WIDTH * stage.target_block)
-                gradient = where_equal(code, filled(0), gradient)
-                store(floats, to + channel, gradient)
-                bias = stage.partial_bias + channel
-                store(floats, bias, add(load(floats, bias), gradient))
+    """Write the gradients of image n, after the ReLU, to their places in `spread`; add them to the bias's."""
+    floats, integers, codes = (
+        memory.floats,
+        memory.integers,
+        stage.codes + n * stage.positions * stage.columns,
+    )
+    for position in range(stage.positions):
+        at = stage.target_gradient + number(integers, stage.output_places + position)
+        to = stage.spread + number(integers, stage.spread_places + position)
+        for channel in range(0, stage.columns, WIDTH):
+            code = load_bytes(memory.codes, codes + position * stage.columns + channel)
+            gradient = load(floats, at + channel // WIDTH * stage.target_block)
+            gradient = where_equal(code, filled(0), gradient)
+            store(floats, to + channel, gradient)
+            bias = stage.partial_bias + channel
+            store(floats, bias, add(load(floats, bias), gradient))
 
 
 @inline_jit
-def _multiply_pixels(floats, stage, left, right, channel, sums):
+def _multiply_pixels(memory, stage, left, right, channel, sums):
     """Add PIXELS output channels x 2 vectors of the image over all pixels, from `left` and `right` on."""
-    for oh in range(stage.out_h):
-        for ow in range(stage.out_w):
-            x = oh * stage.pitch + ow * WIDTH
-            first, second = load(floats, left + x), load(floats, right + x)
-            g = stage.spread + _border(stage) + oh * stage.spread_pitch + ow * stage.columns
-            for i in range(PIXELS):
-                gradient = number(floats, g + channel + i)
-                sums[2 * i] = multiply_add(gradient, first, sums[2 * i])
-                sums[2 * i + 1] = multiply_add(gradient, second, sums[2 * i + 1])
+    floats, integers = memory.floats, memory.integers
+    for position in range(stage.positions):
+        x = number(integers, stage.corners + position)
+        first, second = load(floats, left + x), load(floats, right + x)
+        g = stage.spread + number(integers, stage.spread_places + position) + channel
+        for i in range(PIXELS):
+            gradient = number(floats, g + i)
+            sums[2 * i] = multiply_add(gradient, first, sums[2 * i])
+            sums[2 * i + 1] = multiply_add(gradient, second, sums[2 * i + 1])
 
 
 @inline_jit
@@ -81,7 +77,7 @@ def _add_to_weight(memory, stage, n):
                     sums[k] = filled(0)
                 right = min(i + 1, count - 1)
                 pair = image + _vector_of(stage, kh, i), image + _vector_of(stage, kh, right)
-                _multiply_pixels(floats, stage, pair[0], pair[1], oc, sums)
+                _multiply_pixels(memory, stage, pair[0], pair[1], oc, sums)
                 for k in range(SUMS):
                     where = i + k % 2
                     if oc + k // 2 < stage.out_channels and where < count:
@@ -116,9 +112,10 @@ def _find_gradient(memory, stage):
 
 
 @inner_jit
-def backward_dense(memory, stage, n, needs_input):
+def backward_dense(memory, stage, n, needs_weight, needs_input):
     """Take the gradient of image n back through a stage without a pooling."""
     _spread(memory, stage, n)
-    _add_to_weight(memory, stage, n)
+    if needs_weight:
+        _add_to_weight(memory, stage, n)
     if needs_input:
         _find_gradient(memory, stage)

@@ -29,7 +29,7 @@ def _find_starts(integers, stage, image, position):
 @inner_jit
 def _convolve_image(memory, stage, n):
     """Convolve image n tile by tile."""
-    row, image, sums = stage.kernel_w * stage.pixel, stage.images + n * stage.plane, vectors(SUMS)
+    row, image, sums = stage.kernel_w * stage.block_channels, stage.images + n * stage.plane, vectors(SUMS)
     size = (stage.kernel_h * stage.kernel_w * stage.channels + 1) * TILE_COLUMNS
     kernel_h, pitch, blocks, block = stage.kernel_h, stage.pitch, stage.blocks, stage.block
     for position in range(0, stage.positions, WINDOWS if stage.pooled else PIXELS):
@@ -61,7 +61,7 @@ def _forward_image(memory, plan, thread, n, x, out):
     """Take image n of `x` through all stages, and write the result to `out`."""
     stage = stage_at(plan, thread, 0)
     first = stage.images + n * stage.plane + stage.padding
-    pack_image(x, n, memory.floats, first, stage.pitch, stage.pixel, stage.block)
+    pack_image(x, n, memory.floats, first, stage.pitch, stage.block_channels, stage.block)
     for index in range(plan.shape[1]):
         forward_stage(memory, stage_at(plan, thread, index), n)
     stage = stage_at(plan, thread, plan.shape[1] - 1)

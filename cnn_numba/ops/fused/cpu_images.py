@@ -32,21 +32,21 @@ def _rows_of(x, pitch):
 
 
 @inner_jit
-def pack_image(x, n, floats, first, pitch, pixel, block):
+def pack_image(x, n, floats, first, pitch, block_channels, block):
     """Copy image n to blocks of channels from ``floats[first]`` on; rows lie `pitch` apart."""
     channels, step, flat = x.shape[1], x.shape[2] * x.shape[3], x.reshape(x.size)
     height, width = _rows_of(x, pitch)
-    for c in range(0, channels, pixel):
+    for c in range(0, channels, block_channels):
         for h in range(height):
-            start, to = (n * channels + c) * step + h * width, first + c // pixel * block + h * pitch
-            if pixel == WIDTH:
+            start, to = (n * channels + c) * step + h * width, first + c // block_channels * block + h * pitch
+            if block_channels == WIDTH:
                 for w in range(0, width, WIDTH):
                     count = min(WIDTH, width - w)
                     _pack_rows(flat, start + w, step, floats, to + w * WIDTH, count, channels - c)
             else:
-                for i in range(pixel):
+                for i in range(block_channels):
                     for w in range(width):
-                        floats[to + w * pixel + i] = flat[start + i * step + w]
+                        floats[to + w * block_channels + i] = flat[start + i * step + w]
 
 
 @inner_jit

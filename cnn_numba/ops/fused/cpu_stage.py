@@ -18,14 +18,13 @@ from cnn_numba.ops.shared.tile import TILE_COLUMNS, aligned_zeros, round_up
 PIXELS = 8 if WIDTH == 16 else 4  # of a tile; with 2 vectors each and 2 weights, in 32 or 16 registers
 SIDE = 3  # of a square of the kernel in the backward pass, for one block of channels
 GROUP = SIDE * SIDE
-TAPS = 9  # elements of a small kernel at a time ...
+TAPS = 9  # elements of the kernel at a time if input channels are few ...
 COLUMNS = 2 if WIDTH == 16 else 1  # ... and vectors of output channels
-FEW = 3 * TAPS  # elements of a small kernel
+FEW = 4
 DEAD = 4
 # Of Winograd's method: the number of matrices, and the windows and vectors of channels of a tile.
 MATRICES, WINDOWS, COLUMN_VECTORS = 16, 5, WIDTH // 4  # 20 sums in 32 registers, or 10 in 16
 PANEL = COLUMN_VECTORS * WIDTH
-_MANY = 36  # from this many pixels on, a product of tiles is worth its borders
 
 
 class Memory(NamedTuple):
@@ -46,13 +45,14 @@ class Stage(NamedTuple):
     kernel_w: int
     pooled: int
     relu: int
-    few: int  # whether it is the first and its kernel is small: see `cpu`
-    dense: int  # whether most of its gradient is not zero: see `cpu_dense`
+    few_channels: int  # whether it is the first, with at most FEW input channels: see `cpu`
+    dense: int  # whether it has no pooling: then a gradient with more than ...
+    most: int  # ... this many non-zero elements goes back through `cpu_dense`
     winograd: int  # whether it uses Winograd's method
     # An input image, padded: blocks of WIDTH channels, or one block of few, channels-last in each.
     channels: int  # in whole blocks
     blocks: int
-    pixel: int  # channels of a block
+    block_channels: int  # of a block
     height: int  # without padding
     width: int
     pitch: int  # floats from one row to the next
@@ -64,11 +64,14 @@ class Stage(NamedTuple):
     out_w: int
     positions: int
     columns: int  # of a pixel: channels in whole vectors
+    spread_pitch: int  # floats from one row of `spread` to the next
+    spread_size: int
     # Tables, in the integers.
     corners: int  # where in an image the window of each output begins; the last is repeated
     shifts: int  # the windows of the pixels that a pooling compares begin this far from there
-    places: int  # where each output lies in the next stage's image
-    taps: int  # where in a window each element of a small kernel lies ...
+    output_places: int  # where each output lies in the next stage's image
+    spread_places: int  # for a dense stage, where in `spread` each gradient lies
+    taps: int  # where in a window each element of the kernel lies if channels are few ...
     tap_count: int  # ... and their number, in whole TAPS
     panel_rows: int  # where in a panel the row of each element of the kernel lies, (C_in, H, W)
     elements: int  # where in a block of `rows` and `partial` each element of the kernel lies
@@ -77,7 +80,7 @@ class Stage(NamedTuple):
     codes: int  # of image 0; the next are positions x columns apart
     panels: int  # bias and weight for the forward pass
     rows: int  # weight for the backward pass: for each block and output channel, squares of vectors
-    flipped: int  # the same for a dense stage, as panels
+    flipped: int  # the same for a dense stage, as panels without a bias
     transformed_weight: int  # for Winograd's method
     # Arrays of one thread; in the floats, the next thread's are `thread_step` further on.
     thread_step: int
@@ -86,7 +89,6 @@ class Stage(NamedTuple):
     partial_size: int
     partial_bias: int
     spread: int  # for a dense stage, the gradient of an image in a border of zeros
-    spread_pitch: int  # floats from one of its rows to the next
     counts: int  # in the integers, the number of non-zero gradients of each output channel
     values: int  # these gradients ...
     offsets: int  # ... and, in the integers, where their windows begin; also those of a tile's pixels
@@ -168,15 +170,19 @@ def _geometry(shape, convolution, window, channels):
     """
     _, in_channels, height, width = shape
     out_channels, _, kernel_h, kernel_w = convolution.weight.shape
-    few = channels is None and in_channels * kernel_h * kernel_w <= FEW
+    few = channels is None and in_channels <= FEW
     channels = in_channels if few else channels or round_up(in_channels, WIDTH)
     columns = round_up(out_channels, COLUMNS * WIDTH if few else WIDTH)
-    pixel = channels if few else WIDTH
-    pitch = (width + 2 * window.padding_w) * pixel
+    block_channels = channels if few else WIDTH
+    pitch = (width + 2 * window.padding_w) * block_channels
     # The last square of a kernel may read past the end of the image.
     block = round_up((height + 2 * window.padding_h + SIDE) * pitch + SIDE * WIDTH, WIDTH)
     out_h, out_w = output_of(convolution, window)
-    sparse = convolution.pool or convolution.relu or out_h * out_w < _MANY
+    # A product of tiles multiplies each pixel of the image by the kernel; adding up a tile takes as long as 8
+    # more. A listed gradient is multiplied by whole squares, and each product takes three times as long.
+    in_tiles = (height * width + 8) * kernel_h * kernel_w * round_up(channels, TILE_COLUMNS) * out_channels
+    most = in_tiles // (3 * _squares(kernel_h, kernel_w) * GROUP * channels)
+    spread_pitch = (width + 2 * window.padding_w + kernel_w - 1) * columns
     strides = window.stride_h, window.stride_w
     winograd = convolution.pool and not few and (kernel_h, kernel_w, *strides) == (3, 3, 1, 1)
     # Only if the products fill their tiles.
@@ -188,22 +194,25 @@ def _geometry(shape, convolution, window, channels):
         "kernel_w": kernel_w,
         "pooled": convolution.pool,
         "relu": convolution.relu,
-        "few": few,
-        "dense": not few and not sparse and strides == (1, 1),
+        "few_channels": few,
+        "dense": not few and not convolution.pool,
+        "most": most,
         "winograd": winograd,
         "channels": channels,
-        "blocks": channels // pixel,
-        "pixel": pixel,
+        "blocks": channels // block_channels,
+        "block_channels": block_channels,
         "height": height,
         "width": width,
         "pitch": pitch,
-        "padding": window.padding_h * pitch + window.padding_w * pixel,
+        "padding": window.padding_h * pitch + window.padding_w * block_channels,
         "block": block,
-        "plane": channels // pixel * block,
+        "plane": channels // block_channels * block,
         "out_h": out_h,
         "out_w": out_w,
         "positions": out_h * out_w,
         "columns": columns,
+        "spread_pitch": spread_pitch,
+        "spread_size": (height + 2 * window.padding_h + kernel_h - 1) * spread_pitch,
         "product_columns": round_up(columns, PANEL),
         # With a vector between them: at a distance of 4 KB all would use the same few lines of the cache.
         "patch_step": out_h * out_w * channels + WIDTH,
@@ -217,11 +226,13 @@ def _tables(stage, window, following, integers):
     # A tile may go past the last position.
     positions = np.minimum(np.arange(stage["positions"] + PIXELS), stage["positions"] - 1)
     oh, ow = np.divmod(positions, stage["out_w"])
-    step_h, step_w = window.stride_h * stage["pitch"], window.stride_w * stage["pixel"]
+    step_h, step_w = window.stride_h * stage["pitch"], window.stride_w * stage["block_channels"]
     border_h, border_w = (following.padding_h, following.padding_w) if following else (0, 0)
     row = stage["out_w"] + 2 * border_w
+    spread = (oh * window.stride_h + stage["kernel_h"] - 1) * stage["spread_pitch"]
+    spread += (ow * window.stride_w + stage["kernel_w"] - 1) * stage["columns"]
     taps = np.empty(0, np.int64)
-    if stage["few"]:
+    if stage["few_channels"]:
         kh, kw, ic = np.indices((stage["kernel_h"], stage["kernel_w"], stage["channels"])).reshape(3, -1)
         taps = kh * stage["pitch"] + kw * stage["channels"] + ic
         taps = np.pad(taps, (0, -len(taps) % TAPS))
@@ -229,7 +240,8 @@ def _tables(stage, window, following, integers):
     return {
         "corners": integers.add_table((oh * step_h + ow * step_w) * (2 if stage["pooled"] else 1)),
         "shifts": integers.add_table([0, step_w, step_h, step_h + step_w]),
-        "places": integers.add_table(((oh + border_h) * row + ow + border_w) * WIDTH),
+        "output_places": integers.add_table(((oh + border_h) * row + ow + border_w) * WIDTH),
+        "spread_places": integers.add_table(spread),
         "taps": integers.add_table(taps),
         "tap_count": len(taps),
         "panel_rows": integers.add_table(panel_rows),
@@ -240,13 +252,13 @@ def _tables(stage, window, following, integers):
 def _elements(stage):
     """Return where the elements of a kernel lie: in a panel, and in a block of the weight's gradient.
 
-    The first is for all input channels; the second as well if the kernel is small, else for one channel.
+    The first is for all input channels; the second as well if they are few, else for one channel.
     """
-    channels, pixel = stage["in_channels"], stage["pixel"]
+    channels, block_channels = stage["in_channels"], stage["block_channels"]
     ic, kh, kw = np.indices((channels, stage["kernel_h"], stage["kernel_w"])).reshape(3, -1)
-    block = kh * stage["blocks"] + ic // pixel
-    panel_rows = 1 + (block * stage["kernel_w"] + kw) * pixel + ic % pixel
-    if stage["few"]:
+    block = kh * stage["blocks"] + ic // block_channels
+    panel_rows = 1 + (block * stage["kernel_w"] + kw) * block_channels + ic % block_channels
+    if stage["few_channels"]:
         elements = ((kh * stage["kernel_w"] + kw) * channels + ic) * stage["columns"]
     else:
         kh, kw = kh[ic == 0], kw[ic == 0]
@@ -264,7 +276,7 @@ def _shared_arrays(stage, batch, floats, codes):
         "images": floats.add(batch * stage["plane"]),
         "codes": codes.add(batch * stage["positions"] * columns),
         "panels": floats.add(panels),
-        "rows": floats.add(0 if stage["few"] else _partial_size(stage)),
+        "rows": floats.add(0 if stage["few_channels"] else _partial_size(stage)),
         "flipped": floats.add(flipped if stage["dense"] else 0),
         "transformed_weight": floats.add(stage["winograd"] * MATRICES * stage["weight_step"]),
     }
@@ -273,16 +285,13 @@ def _shared_arrays(stage, batch, floats, codes):
 def _own_arrays(stage, floats, integers):
     """Add the arrays of a stage for one thread."""
     positions, columns = stage["positions"], stage["columns"]
-    spread_pitch = (stage["out_w"] + 2 * stage["kernel_w"] - 2) * columns
-    spread = (stage["out_h"] + 2 * stage["kernel_h"] - 2) * spread_pitch
     matrices = MATRICES if stage["winograd"] else 0
     return {
-        "gradient": floats.add(0 if stage["few"] else stage["plane"]),
+        "gradient": floats.add(0 if stage["few_channels"] else stage["plane"]),
         "partial": floats.add(_partial_size(stage)),
         "partial_size": _partial_size(stage),
         "partial_bias": floats.add(columns),
-        "spread": floats.add(spread if stage["dense"] else 0),
-        "spread_pitch": spread_pitch,
+        "spread": floats.add(stage["spread_size"] if stage["dense"] else 0),
         "counts": integers.add(stage["out_channels"]),
         "values": floats.add(positions * columns),
         "offsets": integers.add(max(positions * columns, PIXELS)),
@@ -293,11 +302,16 @@ def _own_arrays(stage, floats, integers):
 
 def _partial_size(stage):
     """Return the number of floats in the gradient of a stage's weight."""
-    if stage["few"]:
+    if stage["few_channels"]:
         taps = stage["in_channels"] * stage["kernel_h"] * stage["kernel_w"]
         return round_up(taps, TAPS) * stage["columns"]
-    squares = -(-stage["kernel_h"] // SIDE) * -(-stage["kernel_w"] // SIDE)
+    squares = _squares(stage["kernel_h"], stage["kernel_w"])
     return stage["out_channels"] * squares * GROUP * stage["channels"]
+
+
+def _squares(kernel_h, kernel_w):
+    """Return how many squares cover a kernel."""
+    return -(-kernel_h // SIDE) * -(-kernel_w // SIDE)
 
 
 @inline_jit

@@ -64,6 +64,6 @@ def store_output(memory, stage, n, value, code, position, channel):
         if stage.relu:
             value, code = _rectify(value, code)
         target = stage.target + n * stage.target_step + channel // WIDTH * stage.target_block
-        store(memory.floats, target + number(memory.integers, stage.places + position), value)
+        store(memory.floats, target + number(memory.integers, stage.output_places + position), value)
         at = n * stage.positions + min(position, stage.positions - 1)
         store_bytes(memory.codes, stage.codes + at * stage.columns + channel, code)

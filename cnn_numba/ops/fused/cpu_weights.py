@@ -44,43 +44,28 @@ def block_of(stage, oc, ic):
     return (ic // WIDTH * stage.out_channels + oc) * squares * GROUP * WIDTH
 
 
-@inner_jit
-def _pack_rows(memory, stage, weight):
+@serial_jit
+def pack_backward(memory, plan, index, weight):
+    """Copy a stage's weight for its backward pass; if it is dense, also flipped, to convolve gradients."""
+    stage = stage_at(plan, 0, index)
+    if stage.few_channels:
+        return
     out_channels, channels, kernel_h, kernel_w = weight.shape
     weight, taps, square = weight.reshape(weight.size), kernel_h * kernel_w, vectors(WIDTH)
+    panel = (taps * stage.columns + 1) * TILE_COLUMNS
     for oc in range(out_channels):
         for ic in range(0, channels, WIDTH):
             start, block = (oc * channels + ic) * taps, stage.rows + block_of(stage, oc, ic)
+            flipped = stage.flipped + ic // TILE_COLUMNS * panel + ic % TILE_COLUMNS
             for tap in range(0, taps, WIDTH):
                 load_square(weight, start + tap, taps, channels - ic, taps - tap, square)
                 for i in range(WIDTH):
                     if tap + i < taps:
                         at = block + number(memory.integers, stage.elements + tap + i)
                         store(memory.floats, at, square[i])
-
-
-@inner_jit
-def _pack_flipped(floats, stage, weight):
-    """Copy the flipped weight to panels without a bias, for a convolution of gradients."""
-    kernels = weight.reshape(weight.shape[0], weight.shape[1], -1)
-    out_channels, channels, taps = kernels.shape
-    size = (taps * stage.columns + 1) * TILE_COLUMNS
-    for ic in range(channels):
-        start = stage.flipped + ic // TILE_COLUMNS * size + ic % TILE_COLUMNS
-        for oc in range(out_channels):
-            for tap in range(taps):
-                row = 1 + tap * stage.columns + oc
-                floats[start + row * TILE_COLUMNS] = kernels[oc, ic, taps - 1 - tap]
-
-
-@serial_jit
-def pack_backward(memory, plan, index, weight):
-    """Copy a stage's weight for its backward pass."""
-    stage = stage_at(plan, 0, index)
-    if stage.dense:
-        _pack_flipped(memory.floats, stage, weight)
-    elif not stage.few:
-        _pack_rows(memory, stage, weight)
+                        if stage.dense:
+                            row = 1 + (taps - 1 - tap - i) * stage.columns + oc
+                            store(memory.floats, flipped + row * TILE_COLUMNS, square[i])
 
 
 @inline_jit
@@ -109,10 +94,10 @@ def add_up(memory, plan, index, grad_weight, grad_bias):
     threads, stage, gradient = len(plan), stage_at(plan, 0, index), grad_weight.reshape(grad_weight.size)
     out_channels, channels, kernel_h, kernel_w = grad_weight.shape
     taps = kernel_h * kernel_w
-    for oc in range(0, out_channels, WIDTH):
+    for oc in range(0, len(grad_bias), WIDTH):
         total = _sum_of(memory.floats, stage.partial_bias + oc, stage.thread_step, threads)
         store_part(grad_bias, oc, out_channels - oc, total)
-    if stage.few:
+    if stage.few_channels:
         for oc in range(0, out_channels, WIDTH):
             count, rows = channels * taps, out_channels - oc
             _add_up_block(memory, stage, threads, oc, gradient, oc * count, rows, count)
