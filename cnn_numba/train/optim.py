@@ -33,22 +33,23 @@ class Optimizer:
         return getattr(self.ops, f"{self.kind}_{name}")
 
     def _arrays(self):
-        """Return the first arguments of an update, which changes them."""
-        return self.parameters, self.gradients, *(self.state[name] for name in self.moments)
+        """Return the arrays of an update by their names; it changes the parameters and the moments."""
+        moments = {name: self.state[name] for name in self.moments}
+        return {"parameters": self.parameters, "gradients": self.gradients, **moments}
 
     def _correction(self):
-        """Return what the next update's bias correction depends on: its number, and the betas."""
-        return ()
+        """Return the further arguments of the next update: for Adam's bias correction, its number."""
+        return {}
 
     def step(self, lr: float | None = None) -> None:
         """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
-        update = self._function("update")
-        update(*self._arrays(), *self._correction()[:1], self.lr if lr is None else lr, **self.settings)
+        lr = self.lr if lr is None else lr
+        self._function("update")(**self._arrays(), **self._correction(), lr=lr, **self.settings)
         self.count(1)  # last: a refused update is not a step
 
     def rates(self, lrs: Sequence[float]) -> np.ndarray:
         """Return what `scheduled_step` needs for the next steps, shape (S, 2), float32."""
-        return self._function("rates")(lrs, *self._correction())
+        return self._function("rates")(lrs)
 
     def scheduled_step(
         self, rates: DeviceArray, cursor: DeviceArray, advances: DeviceArray | None = None
@@ -57,8 +58,8 @@ class Optimizer:
 
         It also moves the cursor `advances`, if given.
         """
-        update = self._function("update_scheduled")
-        update(*self._arrays(), rates, cursor, advances=advances, **self.settings)
+        schedule = {"rates": rates, "cursor": cursor, "advances": advances}
+        self._function("update_scheduled")(**self._arrays(), **schedule, **self.settings)
 
     def load_state(self, state: Mapping[str, Array]) -> None:
         """Copy saved arrays into `state`; ValueError if names, shapes or kinds of number differ."""
@@ -111,14 +112,19 @@ class Adam(Optimizer):
         self.state["step"] = np.zeros((), np.int64)
 
     def _correction(self):
-        return int(self.state["step"]) + 1, self.settings["beta1"], self.settings["beta2"]
+        return {"step": int(self.state["step"]) + 1}
+
+    def rates(self, lrs: Sequence[float]) -> np.ndarray:
+        """Return what `scheduled_step` needs for the next steps, shape (S, 2), float32."""
+        betas = {name: self.settings[name] for name in ("beta1", "beta2")}
+        return self.ops.adam_rates(lrs, first_step=self._correction()["step"], **betas)
 
     def scheduled_step_with_sums(
         self, sums: list[Any], rates: DeviceArray, cursor: DeviceArray, advances: DeviceArray
     ) -> None:
         """Do what `scheduled_step` does, after adding up the `sums` of `ConvChain.deferring_sums`."""
-        update = self.backend.ops.fused.adam_update_with_sums
-        update(*self._arrays(), rates, cursor, *sums, advances=advances, **self.settings)
+        schedule = {"rates": rates, "cursor": cursor, "advances": advances}
+        self.backend.ops.fused.adam_update_with_sums(**self._arrays(), **schedule, sums=sums, **self.settings)
 
     def count(self, steps: int) -> None:
         """Count steps for the bias correction."""

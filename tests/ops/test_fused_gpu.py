@@ -389,7 +389,7 @@ class Problem:
         cursor, other = (device.to_device(np.array([each], np.int32)) for each in (row, 41))
         arrays, how = (*self.arenas, rates, cursor), {"advances": other, "weight_decay": 0.1}
         if is_fused:
-            assert gpu.adam_update_with_sums(*arrays, *self.sums, **how) is self.arenas[0]
+            assert gpu.adam_update_with_sums(*arrays, self.sums, **how) is self.arenas[0]
         else:
             gpu_backward.conv2d_sum_weight_and_bias(self.sums)
             adam_update_scheduled(*arrays, **how)
@@ -441,7 +441,7 @@ def test_adam_with_sums_updates_each_parameter_once(stages, rest):
     for parts, *_ in problem.sums:
         device.copy(parts, np.pad(np.ones((1, parts.shape[1]), np.float32), [(0, len(parts) - 1), (0, 0)]))
     rates, cursor = device.to_device(adam_rates([0.5])), device.zeros(1, np.int32)
-    gpu.adam_update_with_sums(parameters, gradients, *means, rates, cursor, *problem.sums, beta1=0.75)
+    gpu.adam_update_with_sums(parameters, gradients, *means, rates, cursor, problem.sums, beta1=0.75)
     np.testing.assert_array_equal(device.to_host(gradients), ones)
     np.testing.assert_array_equal(device.to_host(means[0]), 0.25 * ones)
 

@@ -206,17 +206,38 @@ class _Update(Operation):
         return launch_each(kernel, parameters, parameters, gradients, velocity, *settings)
 
     def adam_update_scheduled(
-        self, parameters, gradients, m, v, rates, cursor, beta1, beta2, eps, weight_decay, advances
+        self,
+        parameters,
+        gradients,
+        exp_avg,
+        exp_avg_sq,
+        rates,
+        cursor,
+        beta1,
+        beta2,
+        eps,
+        weight_decay,
+        advances,
     ):
         kernel = self.own.get("adam_kernel")
         if kernel is None or weight_decay:
             return self.package.adam_update_scheduled(
-                parameters, gradients, m, v, rates, cursor, beta1, beta2, eps, weight_decay, advances
+                parameters,
+                gradients,
+                exp_avg,
+                exp_avg_sq,
+                rates,
+                cursor,
+                beta1,
+                beta2,
+                eps,
+                weight_decay,
+                advances,
             )
         self._advance(advances)
         lr, *corrections = next(self.ahead)
         settings = map(np.float32, (lr, beta1, beta2, eps, *corrections))
-        return launch_each(kernel, parameters, parameters, gradients, m, v, *settings)
+        return launch_each(kernel, parameters, parameters, gradients, exp_avg, exp_avg_sq, *settings)
 
 
 def own_backend(own: dict) -> Backend:

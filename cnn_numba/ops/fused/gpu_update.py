@@ -67,7 +67,7 @@ def adam_with_sums_kernel(
 
 
 def adam_update_with_sums(
-    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, *sums, advances=None, beta1=0.9, beta2=0.999,
+    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, sums, advances=None, beta1=0.9, beta2=0.999,
     eps=1e-8, weight_decay=0.0,
 ):  # fmt: skip
     """Do what `conv2d_sum_weight_and_bias` and then `adam_update_scheduled` do, with the same bits.
