@@ -211,6 +211,18 @@ def test_nothing_is_imported_by_a_name_in_a_string():
             assert name.value.split(".")[0] not in PACKAGES or path == ROOT / "cnn_numba/course.py", where
 
 
+def test_layers_do_not_unpack_sequences_into_operations():
+    """A reader sees which argument is which: inputs in order, the rest by keyword."""
+    for path in files_of("cnn_numba"):
+        in_layers = {"nn", "train", "beyond"} & set(path.relative_to(ROOT / "cnn_numba").parts)
+        if in_layers and not re.match(r"(reference|cpu|gpu)", path.name):
+            for node in ast.walk(tree_of(path)):
+                if isinstance(node, ast.Call) and "ops." in ast.unparse(node.func):
+                    starred = [ast.unparse(each) for each in node.args if isinstance(each, ast.Starred)]
+                    # `ConvChain.gather` passes its own arguments on.
+                    assert set(starred) <= {"*arguments"}, f"{path}, line {node.lineno}: {ast.unparse(node)}"
+
+
 BACKENDS = {"reference", "cpu", "gpu"}
 # The functions that compare their names, and why; in device/ they are wishes for a device.
 COMPARED = {

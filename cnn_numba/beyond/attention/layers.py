@@ -114,9 +114,11 @@ class MultiHeadAttention(Layer):
         grad_averages = _first(self.grad_averages, by_head)
         self.ops.split_heads(merged.reshape(by_token), out=grad_averages)
         split, grad_split = _first(self.split, three_by_head), _first(self.grad_split, three_by_head)
-        saved = _first(self.averages, by_head)[0], first_rows(self.log_sum_exp, n), self.causal
-        gradients = {"grad_q": grad_split[0], "grad_k": grad_split[1], "grad_v": grad_split[2]}
-        self.ops.attention_backward(grad_averages[0], split[0], split[1], split[2], *saved, **gradients)
+        saved = {"out": _first(self.averages, by_head)[0], "log_sum_exp": first_rows(self.log_sum_exp, n)}
+        out = {"grad_q": grad_split[0], "grad_k": grad_split[1], "grad_v": grad_split[2]}
+        self.ops.attention_backward(
+            grad_averages[0], split[0], split[1], split[2], causal=self.causal, **saved, **out
+        )
         projected = self.ops.merge_heads(grad_split, out=_first(self.projected, three_by_token))
         gradient = projected.reshape(self.x.shape[0], 3 * self.features)
         self.dense.linear_backward_weight(gradient, self.x, grad_weight=self.grad_weight)

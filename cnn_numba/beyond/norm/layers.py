@@ -97,8 +97,10 @@ class BatchNorm2d(_Norm):
         """Write the gradients of scale and shift; return that of the input."""
         if self.training and self.sync:
             return self.sync.backward(grad_output)
-        saved = self.x, self.weight, self.mean, self.inv_std, self.training
-        grad_input, _, _ = self.ops.batch_norm2d_backward(grad_output, *saved, **self.gradients(grad_output))
+        saved = {"mean": self.mean, "inv_std": self.inv_std, "training": self.training}
+        grad_input, _, _ = self.ops.batch_norm2d_backward(
+            grad_output, self.x, self.weight, **saved, **self.gradients(grad_output)
+        )
         return grad_input if self.needs_grad_input else None
 
 
@@ -143,7 +145,8 @@ class LayerNorm(_Norm):
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of scale and shift; return that of the input."""
-        n = grad_output.shape[0]
-        saved = self.x, self.weight, first_rows(self.mean, n), first_rows(self.inv_std, n)
-        grad_input, _, _ = self.ops.layer_norm_backward(grad_output, *saved, **self.gradients(grad_output))
+        saved = self._heads(grad_output.shape[0], mean=self.mean, inv_std=self.inv_std)
+        grad_input, _, _ = self.ops.layer_norm_backward(
+            grad_output, self.x, self.weight, **saved, **self.gradients(grad_output)
+        )
         return grad_input if self.needs_grad_input else None

@@ -159,8 +159,7 @@ class LossScaler(Scaler):
         self.ops.unscale_gradients(self.gradients, self.state["scale"], self.found_inf)
 
     def _adapt(self):
-        arrays = self.state["scale"], self.state["good_steps"], self.state["skipped"], self.found_inf
-        self.ops.update_loss_scale(*arrays, **self.factors)
+        self.ops.update_loss_scale(**self.state, found_inf=self.found_inf, **self.factors)
 
 
 class ScaleWatch(Callback):

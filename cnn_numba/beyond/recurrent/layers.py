@@ -115,11 +115,13 @@ class LSTM(Layer):
     def forward(self, x: Array, training: bool = True) -> Array:
         """Go through the steps of the batch."""
         self.x, n = x, x.shape[0]
-        weights = self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+        biases = {"bias_ih": self.bias_ih, "bias_hh": self.bias_hh}
         out = self._heads(
             n, out=self.all_states, h_n=self.h_n, c_n=self.c_n, cells=self.all_cells, gates=self.all_gates
         )
-        self.states, h_n, _, self.cells, self.gates = self.ops.lstm_forward(x, *weights, **out)
+        self.states, h_n, _, self.cells, self.gates = self.ops.lstm_forward(
+            x, self.weight_ih, self.weight_hh, **biases, **out
+        )
         self.output = self.states if self.return_sequences else h_n
         return self.output
 

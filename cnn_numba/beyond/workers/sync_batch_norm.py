@@ -59,8 +59,10 @@ class SyncBatchNorm:
         sums = np.zeros((2, layer.num_features))
         if grad_output is not None:
             # As if the statistics were constants; the correction for them comes below.
-            saved, out = (layer.x, layer.weight, layer.mean, layer.inv_std), layer.gradients(grad_output)
-            grad_input, *parts = layer.ops.batch_norm2d_backward(grad_output, *saved, training=False, **out)
+            saved = {"mean": layer.mean, "inv_std": layer.inv_std, "training": False}
+            grad_input, *parts = layer.ops.batch_norm2d_backward(
+                grad_output, layer.x, layer.weight, **saved, **layer.gradients(grad_output)
+            )
             sums[:] = [to_host(array) for array in parts]
         self.add_up(sums)
         if grad_output is None or not layer.needs_grad_input:
