@@ -42,12 +42,12 @@ def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
             partial.unlink()
 
 
-def remove_leftovers(folder: Path, pattern: str, age: float = 24 * 60 * 60) -> None:
-    """Remove the temporary files and folders that killed processes left in a folder.
+def remove_leftovers(folder: Path, pattern: str, age: float = 24 * 60 * 60, folders: bool = False) -> None:
+    """Remove the temporary files, or the temporary folders, that killed processes left in a folder.
 
     Those younger than `age` seconds stay: another process may still be writing them.
     """
     for leftover in folder.glob(pattern):
         with suppress(OSError):
             if time.time() - leftover.stat().st_mtime >= age:
-                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+                shutil.rmtree(leftover, ignore_errors=True) if folders else leftover.unlink()

@@ -38,6 +38,8 @@ def _reading(checkpoint, how):
     except FileNotFoundError:
         raise CliError(f"there is no {checkpoint}; train a network with: {how}") from None
     except (OSError, ValueError) as error:
+        if checkpoint.is_dir():
+            raise CliError(f"{checkpoint} is a folder; give the checkpoint in it") from None
         raise CliError(error) from None
 
 

@@ -127,7 +127,7 @@ def load(
     folder = data_files.data_folder(asked, data_dir)
     files = None if folder is None else data_files.find_files(asked, folder)
     cache = _cache_root()
-    remove_leftovers(cache, "*/.partial-*")
+    remove_leftovers(cache, "*/.partial-*", folders=True)
     cached = cache / asked / _cache_key(files, source)
     converted = _read_cache(cached, source)
     if converted is None:

@@ -116,11 +116,11 @@ class Layer:
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Compute the output for a batch `x` of shape (n, ...), n at most the N it was built for."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the parameters' gradients for the last `forward`; return that of the input if needed."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no backward")
 
     @property
     def _rounding(self):

@@ -193,15 +193,13 @@ class View(Layer):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Return the batch in its new shape."""
-        if x is not self.x:
-            self.x, self.output = x, x.reshape(self.output_shape(x.shape))
+        self.output = x.reshape(self.output_shape(x.shape))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Return the gradient in the shape of the input."""
-        if grad_output is not self.grad_output:
-            shape = grad_output.size // math.prod(self.input_shape[1:]), *self.input_shape[1:]
-            self.grad_output, self.grad_input = grad_output, grad_output.reshape(shape)
+        samples = grad_output.size // math.prod(self.input_shape[1:])
+        self.grad_input = grad_output.reshape(samples, *self.input_shape[1:])
         return self.grad_input
 
 

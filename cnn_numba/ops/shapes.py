@@ -70,6 +70,11 @@ def window2d(image, kernel_size, stride, padding):
         raise ValueError(
             f"padding {shown(padding)} makes images of {height} x {width}, more than {MOST_ELEMENTS} pixels"
         )
+    if height < kernel_h or width < kernel_w:
+        raise ValueError(
+            f"a window of {kernel_h, kernel_w} does not fit into an image of {tuple(image)} "
+            f"with padding {padding_h, padding_w} on each side"
+        )
     out_h = output_size(image[0], kernel_h, stride_h, padding_h)
     out_w = output_size(image[1], kernel_w, stride_w, padding_w)
     return Window2d(kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, out_h, out_w)
@@ -116,29 +121,16 @@ def pool2d_window(input_shape, kernel_size, stride, padding):
     return _POOL2D(HOST, input_shape, window=(stride, padding, kernel_size))[-1]
 
 
-def check_scratch(operation, scratch, shapes, integers=()):
-    """Check that working space is as ``{operation}_scratch`` makes it: kernels write into it unchecked.
-
-    `shapes` has the type of `scratch`; the arrays in `integers` are int64, the others float32. An array of
-    several axes has one part per thread, and any number of parts is fine: each takes its share of the work.
-    """
-    check_kind(operation, scratch, type(shapes))
-    parts = max(scratch[0].shape[0], 1)
-    wanted = ((parts, *shape[1:]) if len(shape) > 1 else shape for shape in shapes)
-    check_fit(HOST, operation, scratch, shapes._make(wanted)._asdict(), integers)
-
-
 def check_kind(operation, scratch, kind):
     """Raise TypeError unless working space is of the type that ``{operation}_scratch`` returns."""
     if not isinstance(scratch, kind):
         raise TypeError(f"scratch must come from {operation}_scratch, got {type(scratch).__name__}")
 
 
-def check_fit(memory, operation, scratch, shapes, integers=()):
+def check_fit(memory, operation, scratch, shapes):
     """Raise ValueError unless the arrays of working space have these shapes, by name."""
     for name, shape in shapes.items():
-        dtype = np.int64 if name in integers else np.float32
         try:
-            memory.check(f"scratch.{name}", getattr(scratch, name), shape, dtype, True)
+            memory.check(f"scratch.{name}", getattr(scratch, name), shape, np.float32, True)
         except ValueError as error:
             raise ValueError(f"{error}: make it with {operation}_scratch for these shapes") from None

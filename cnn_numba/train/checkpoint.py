@@ -180,7 +180,7 @@ def load_model(path: str | PathLike, batch_size: int = 64, device: str = "cpu") 
     recipe = checkpoint.progress.get("recipe", {})
     precision = recipe.get("precision", "float32")
     model = MODELS[checkpoint.model](batch_size=batch_size, device=device, precision=precision)
-    with naming(path, (TypeError, ValueError)):
+    with naming(f"{path}, recipe", (TypeError, ValueError)):
         for name in ("mean", "std"):
             per_channel(recipe.get(name, 1.0), name, model.input_shape[0])
     with naming(path):

@@ -112,6 +112,7 @@ class Replay:
                 parts.append((record(part), ends[-1]))
         except GraphsUnavailable as error:
             self.enabled = False
+            # Within the handler: `benchmarks/epoch_gpu.py` asks which error is being handled.
             self.log(f"No CUDA graphs here ({error}): each kernel is launched separately, which is slower")
         else:
             self.graphs[count] = parts

@@ -29,7 +29,7 @@ class Optimizer:
     def _function(self, name):
         """Return the operation with this name for the optimiser."""
         if self.kind is None:
-            raise NotImplementedError
+            raise NotImplementedError(f"{type(self).__name__} has no {name}: use SGD or Adam")
         return getattr(self.ops, f"{self.kind}_{name}")
 
     def _arrays(self):

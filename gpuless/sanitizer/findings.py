@@ -196,6 +196,7 @@ class Note(str):
 
     kind: str
 
+    # The default is for copy and pickle, which pass only the text, and restore the kind afterwards.
     def __new__(cls, text: str, kind: str = "") -> "Note":
         """Make a note from its text."""
         note = super().__new__(cls, text)

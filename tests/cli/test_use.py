@@ -187,9 +187,17 @@ def test_predict_without_a_network_says_how_to_get_one(run, tmp_path):
     ("progress", "value", "message"),
     [
         ({}, np.nan, "parameters: 225034 of 225034 are NaN or infinite"),
-        ({"recipe": {"std": 0}}, 0, "std must be at least 1.17549e-38 and at most 3.40282e+38, got 0"),
-        ({"recipe": {"mean": "x"}}, 0, "mean must be a number, got 'x'"),
-        ({"recipe": {"mean": [0.1, 0.2]}}, 0, "mean must be one number or one for each of 1 channels"),
+        (
+            {"recipe": {"std": 0}},
+            0,
+            "recipe: std must be at least 1.17549e-38 and at most 3.40282e+38, got 0",
+        ),
+        ({"recipe": {"mean": "x"}}, 0, "recipe: mean must be a number, got 'x'"),
+        (
+            {"recipe": {"mean": [0.1, 0.2]}},
+            0,
+            "recipe: mean must be one number or one for each of 1 channels",
+        ),
         ({"recipe": [1]}, 0, "the recipe must be an object, got [1]"),
     ],
 )
@@ -200,7 +208,8 @@ def test_predict_rejects_a_broken_network(run, tmp_path, progress, value, messag
     (good, _), *_ = pictures(tmp_path)
     code, out, err = run("predict", good, "--checkpoint", tmp_path / "net.npz")
     assert (code, out) == (1, "")
-    assert err.startswith(f"cnn-numba: {tmp_path / 'net.npz'}: {message}")
+    where = ", " if message.startswith("recipe: ") else ": "
+    assert err.startswith(f"cnn-numba: {tmp_path / 'net.npz'}{where}{message}")
     assert err.count("\n") == 1
 
 
@@ -323,7 +332,7 @@ def test_a_failed_export_gives_one_line_and_leaves_the_files(run, tmp_path, monk
             ["net.npz", "--pixels"],
         ),
         (1, "inputs of shape (64,), which aren't images", ["text.npz", "--pixels"]),
-        (1, ". is damaged or not a checkpoint", [".", "--out", "net.onnx"]),
+        (1, ". is a folder; give the checkpoint in it", [".", "--out", "net.onnx"]),
         (2, "net.npz is the checkpoint", ["net.npz", "--out", "./net.npz"]),
     ]:
         code, out, err = run("export", "--checkpoint", *arguments)

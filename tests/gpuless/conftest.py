@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items):
     """Mark repetitions; without the emulated GPU skip the examples that need it."""
     mark_repetitions(items)
     for item in items:
-        if simulator_by_name.FOLDER in item.path.parents and not SELECTION.simulated:
+        if simulator_by_name.FOLDER in item.path.resolve().parents and not SELECTION.simulated:
             wrong = f"{item.path.parent.name}/{item.path.name} tests the simulator, and {SELECTION}"
             raise pytest.UsageError(f"{wrong}: set GPULESS=simulator, or name no other tests beside it")
         for mark in item.iter_markers("needs"):

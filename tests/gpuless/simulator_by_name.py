@@ -4,11 +4,16 @@ import os
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().with_name("simulator")
+TESTS = FOLDER.parents[1]
+
+
+def _names_tests(path):
+    return path.suffix == ".py" or (path.is_dir() and TESTS in (path, *path.parents))
 
 
 def environment(arguments):
     """Return the variables to set before gpuless selects, if pytest's arguments name no other tests."""
     paths = [Path(argument.partition("::")[0]).resolve() for argument in arguments]
-    named = [path for path in paths if path.suffix == ".py" or path == FOLDER]
+    named = [path for path in paths if _names_tests(path)]
     alone = named and all(FOLDER in (path, *path.parents) for path in named)
     return {"GPULESS": "simulator"} if alone and "GPULESS" not in os.environ else {}

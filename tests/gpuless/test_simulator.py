@@ -70,6 +70,8 @@ def collected(*arguments):
 def test_they_run_in_the_simulator_when_they_are_named():
     assert collected("simulator/test_scheduler.py", "-k", "order")[0] == 0
     assert collected("simulator/", "-k", "order")[0] == 0
+    code, said = collected("simulator/", "sanitizer/", "-k", "order")
+    assert (code, "simulator/test_" in said) == (0, False)
     code, said = collected("simulator/test_scheduler.py", "sanitizer/test_words.py")
     assert code == 4
     assert "simulator/test_scheduler.py tests the simulator, and kernels run on " in said

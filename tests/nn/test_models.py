@@ -15,6 +15,7 @@ from cnn_numba.beyond.recurrent.layers import LSTM
 from cnn_numba.beyond.transformer import Chain, Residual, TransformerBlock
 from cnn_numba.device import to_host
 from cnn_numba.nn.gradcheck import gradcheck
+from cnn_numba.nn.layer import Layer
 from cnn_numba.nn.layers import (
     GELU,
     AvgPool2d,
@@ -284,6 +285,15 @@ def test_wrong_construction_is_rejected():
         mnist_cnn(batch_size=0)
     with pytest.raises(ValueError, match=r"device must be one of .*, got 'tpu'"):
         mnist_cnn(device="tpu")
+
+
+@pytest.mark.parametrize("name", ["forward", "backward"])
+def test_a_layer_without_a_pass_is_named(name):
+    class Half(Layer):
+        pass
+
+    with pytest.raises(NotImplementedError, match=f"^Half has no {name}$"):
+        getattr(Half(), name)(None)
 
 
 NAN, INFINITY, HUGE = float("nan"), float("inf"), 2**70

@@ -237,6 +237,9 @@ FIXED_CASES = [
     Case((3, 8, 11, 7), (9, 8, 5, 4), 3, 2),
     Case((2, 15, 6, 6), (31, 15, 1, 6)),
     Case((2, 33, 9, 4), (7, 33, 7, 1), (2, 1), (3, 0)),
+    # Four channels whose padded rows are as long as rows of whole vectors.
+    Case((2, 4, 2, 2), (3, 4, 7, 7), 1, 3),
+    Case((2, 4, 4, 4), (3, 4, 5, 5), 1, 2),
     Case((13, 2, 5, 5), (3, 2, 2, 2), 1, 1),
 ]
 

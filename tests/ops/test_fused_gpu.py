@@ -186,6 +186,44 @@ def test_stages_take_one_kernel_forward_and_two_backward_and_share_their_sums():
     ]
 
 
+@pytest.mark.parametrize(
+    ("shape", "layer", "needs_grad_input", "names"),
+    [
+        ((2, 2, 9, 12), (3, 3, 1, 1, True, True), False, ["conv2d_pool_backward_weight_few_kernel"]),
+        (
+            (2, 2, 9, 12),
+            (3, 3, 1, 1, True, True),
+            True,
+            [
+                "unpool_kernel",
+                "conv2d_backward_weight_and_bias_narrow_kernel",
+                "conv2d_implicit_narrow_kernel",
+            ],
+        ),
+        (
+            (2, 1, 13, 12),
+            (8, 5, 1, 2, True, True),
+            False,
+            ["unpool_kernel", "conv2d_backward_weight_and_bias_narrow_kernel"],
+        ),
+    ],
+)
+def test_pooled_stages_unpool_only_where_a_sparse_kernel_is_missing(shape, layer, needs_grad_input, names):
+    chain, x = on_device(chain_of([layer], shape[1], np.random.default_rng(0))), device.zeros(shape)
+    scratch = gpu.conv_chain_scratch(shape, chain, needs_grad_input)
+    grad_output, made = gpu.conv_chain_forward(x, chain, scratch=scratch), []
+    with device.observe_launches(lambda launch: made.append(launch.kernel.py_func.__name__)):
+        how = {} if needs_grad_input else {"grad_input": False}
+        gpu.conv_chain_backward(grad_output, x, chain, scratch=scratch, **how)
+    assert made == [*names, "conv2d_sum_weight_and_bias_kernel"]
+
+
+def test_a_stage_whose_gradient_cannot_be_unpooled_is_named():
+    chain = [Convolution(device.zeros((8, 1, 5, 5)), None, pool=True)]
+    with pytest.raises(ValueError, match="convolution 0 has 2147680000 outputs before its pooling; the ker"):
+        gpu.conv_chain_scratch((67115, 1, 44, 104), chain)
+
+
 # --- Gathered together with the first stage -----------------------------------------------------------------
 
 
@@ -331,14 +369,14 @@ def assert_nothing_found(shape, layers, needs_grad_input=True):
 SANITIZED = [
     ((1, 1, 8, 9), [(3, 3, 1, 1, True, True), (2, 3, 1, 0, False, True)], True),
     ((1, 8, 6, 6), [(9, 3, 1, 0, True, True)], True),
-    ((1, 3, 6, 7), [(8, 3, 1, 1, True, True)], False),
+    ((1, 3, 6, 7), [(8, 3, 1, 1, True, True), (2, 3, 1, 1, False, True)], False),
     ((1, 9, 4, 6), [(33, 3, 1, 1, True, True)], True),
 ]
 
 
 @pytest.mark.exhaustive_unless(
     lambda shape: shape in (SANITIZED[2][0], SANITIZED[3][0]),
-    "few and many channels: the kernels of 3x3 windows, forward and both gradients",
+    "few and many channels: the kernels of 3x3 windows, forward and both gradients, and unpooling",
 )
 @pytest.mark.parametrize(("shape", "layers", "needs_grad_input"), SANITIZED)
 def test_the_sanitizer_finds_nothing(shape, layers, needs_grad_input):

@@ -41,7 +41,7 @@ def state(bad=0):
 
 
 @all_settings
-def test_a_skipped_step_changes_nothing(rng, name, options, kernel):
+def test_a_skipped_step_changes_nothing(rng, name, options):
     arenas, (gradient, *_), lrs = problem(rng, name, THREADS + 45)
     gradient[3] = np.inf
     moved, there = on_device(arenas), state(bad=1)
@@ -54,7 +54,7 @@ def test_a_skipped_step_changes_nothing(rng, name, options, kernel):
 
 
 @all_settings
-def test_steps_after_a_skipped_one_are_unaffected(rng, name, options, kernel):
+def test_steps_after_a_skipped_one_are_unaffected(rng, name, options):
     """The rate follows the schedule, Adam's corrections the steps taken: as in the reference."""
     arenas, gradients, lrs = problem(rng, name, 77)
     moved, expected = on_device(arenas), [arena.astype(np.float64) for arena in arenas]

@@ -227,6 +227,16 @@ def test_scheduled_nesterov_needs_momentum():
         gpu.sgd_update_scheduled(**good)
 
 
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_without_momentum_the_velocity_may_be_anything(scheduled):
+    function = gpu.sgd_update_scheduled if scheduled else gpu.sgd_update
+    results = []
+    for velocity in (None, np.zeros(3)):
+        arguments = good_arguments("sgd", scheduled=scheduled) | {"momentum": 0.0, "velocity": velocity}
+        results.append(device.to_host(function(**arguments)))
+    np.testing.assert_array_equal(*results)
+
+
 # --- At real sizes, compiled: on a GPU, or the emulated one -----------------------------------------------
 
 

@@ -183,9 +183,12 @@ def test_old_leftovers_are_removed_by_the_next_write(tmp_path):
     for name, age in ((".file.partial", 90_000), (".file.partial-old", 90_000), (".file.partial-new", 60)):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (time.time() - age,) * 2)
+    (tmp_path / ".file.partial-folder").mkdir()  # a user's: we leave files only
+    os.utime(tmp_path / ".file.partial-folder", (0, 0))
     with written_whole(tmp_path / "file") as file:
         file.write(b"text")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".file.partial-new", "file"]
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == [".file.partial-folder", ".file.partial-new", "file"]
 
 
 def test_a_pipe_stays_a_pipe(tmp_path):

@@ -40,7 +40,7 @@ def record(epochs: int = 5) -> None:
     save_checkpoint(TEXT_TRANSFORMER, model, progress={"recipe": {"dataset": TEXT}})
     with np.load(TEXT_TRANSFORMER) as file:
         arrays = {**file, "parameters": file["parameters"].astype(np.float16)}
-    np.savez_compressed(TEXT_TRANSFORMER, **arrays)
+    np.savez(TEXT_TRANSFORMER, **arrays)  # `load_checkpoint` refuses compressed files
 
 
 def recorded() -> dict:

@@ -75,8 +75,8 @@ class Event:
 
 
 def _index(value, name, count):
-    if value not in range(count):
-        raise IndexError(f"{name} must be from 0 to {count - 1}, got {value!r}")
+    if not isinstance(value, int | np.integer) or value not in range(count):
+        raise IndexError(f"{name} must be an integer from 0 to {count - 1}, got {value!r}")
     return value
 
 

@@ -61,7 +61,11 @@ def relu_backward(grad_output, out, grad_input=None):
 def sigmoid_forward(x, out=None):
     """Return ``out = 1 / (1 + exp(-x))``, a number from 0 to 1.
 
-    Arguments as for `relu_forward`.
+    Parameters
+    ----------
+    x : ndarray, any shape, float
+    out : ndarray, shape of `x`, float, optional
+        May be `x` itself.
 
     Notes
     -----
@@ -81,7 +85,11 @@ def sigmoid_forward(x, out=None):
 def sigmoid_backward(grad_output, out, grad_input=None):
     """Return ``grad_input = grad_output * out * (1 - out)``: the derivative in terms of the output.
 
-    Arguments as for `relu_backward`.
+    Parameters
+    ----------
+    grad_output, out : ndarray, of one shape, float
+    grad_input : ndarray, shape of `out`, float, optional
+        May be `grad_output` or `out` itself.
 
     Examples
     --------
@@ -95,7 +103,11 @@ def sigmoid_backward(grad_output, out, grad_input=None):
 def tanh_forward(x, out=None):
     """Return ``out = tanh(x) = (exp(x) - exp(-x)) / (exp(x) + exp(-x))``, a number from -1 to 1.
 
-    Arguments as for `relu_forward`.
+    Parameters
+    ----------
+    x : ndarray, any shape, float
+    out : ndarray, shape of `x`, float, optional
+        May be `x` itself.
 
     Notes
     -----
@@ -113,7 +125,11 @@ def tanh_forward(x, out=None):
 def tanh_backward(grad_output, out, grad_input=None):
     """Return ``grad_input = grad_output * (1 - out**2)``: the derivative in terms of the output.
 
-    Arguments as for `relu_backward`.
+    Parameters
+    ----------
+    grad_output, out : ndarray, of one shape, float
+    grad_input : ndarray, shape of `out`, float, optional
+        May be `grad_output` or `out` itself.
 
     Examples
     --------
@@ -130,7 +146,11 @@ def gelu_forward(x, out=None):
     ``out = x * P(x)`` with ``P(x) = (1 + erf(x / sqrt(2))) / 2``: nearly x for large x, nearly 0 far below 0,
     and smooth in between.
 
-    Arguments as for `relu_forward`.
+    Parameters
+    ----------
+    x : ndarray, any shape, float
+    out : ndarray, shape of `x`, float, optional
+        May be `x` itself.
 
     Notes
     -----

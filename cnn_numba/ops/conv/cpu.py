@@ -89,7 +89,8 @@ def _checked_scratch(scratch, input_shape, weight_shape, stride, padding, window
     if scratch.geometry != geometry:
         raise ValueError(
             f"scratch must come from conv2d_scratch for images of shape {image_shape}, weight of shape "
-            f"{weight_shape}, stride {shown(stride)} and padding {shown(padding)}"
+            f"{weight_shape}, stride {shown(stride)} and padding {shown(padding)}, got one for "
+            f"{scratch.geometry[0]}, {scratch.geometry[1]} and {scratch.geometry[2]}"
         )
     return scratch
 
@@ -98,7 +99,7 @@ def _checked_scratch(scratch, input_shape, weight_shape, stride, padding, window
 
 
 @serial_jit
-def _pack_image(x, n, window, image):
+def _pack_padded(x, n, window, image):
     """Copy image n, channels-last, inside a border of zeros."""
     _, channels, height, width = x.shape
     pitch = width + 2 * window.padding_w
@@ -166,7 +167,7 @@ def _forward(x, window, scratch, precision, smallest, out):
     for thread in prange(threads):
         image, tile, starts = scratch.image[thread], scratch.tile[thread], scratch.starts[thread]
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
-            _pack_image(x, n, window, image)
+            _pack_padded(x, n, window, image)
             round_all(image, precision)
             _forward_image(image, channels, width, window, scratch.columns, starts, tile, block_size)
             _unpack_tile(tile, n, block_size, smallest, out)
@@ -227,12 +228,13 @@ def _backward_images(grad_output, x, memory, plan, thread, precision, grad_input
     # The limit is for both gradients; with listed gradients, the weight's is faster than the image's.
     most = stage.most * 3 // 4 if needs_input else stage.most * 3 // 2
     image, outgoing = stage.images + thread * stage.plane, stage.target_gradient
-    begin_sums(memory, plan, thread)
+    if not needs_input:  # x may be empty
+        begin_sums(memory, plan, thread)
     for n in range(thread * batch // threads, (thread + 1) * batch // threads):
         if needs_weight:
             pack_image(x, n, floats, image + stage.padding, stage.pitch, stage.block_channels, stage.block)
             round_all(floats[image : image + stage.plane], precision)
-        dense = _count_nonzeros(gradients, n * size, (n + 1) * size) > most
+        dense = not stage.few_channels and _count_nonzeros(gradients, n * size, (n + 1) * size) > most
         if stage.few_channels or dense:
             pack_image(grad_output, n, floats, outgoing, stage.out_w * WIDTH, WIDTH, stage.target_block)
             round_all(floats[outgoing : outgoing + stage.positions * stage.columns], precision)

@@ -282,7 +282,7 @@ def checked_partial(scratch, batch_size, in_features, out_features):
 
 
 def add_up(parts, out, bias=None, relu=False):
-    """Add up the partial sums of a product, (P, size), into `out`; return it. All are checked."""
+    """Add up a product's partial sums, (P, size), with `bias` and ReLU, into `out`, checked; return it."""
     has_bias, flat = bias is not None, out.reshape(out.size)
     arguments = parts, bias if has_bias else flat, np.uint32(out.shape[1]), has_bias, relu, flat
     device.launch(matmul_sum_parts_kernel, *sum_grid(out.size), *arguments)

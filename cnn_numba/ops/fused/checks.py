@@ -62,7 +62,10 @@ def chain_of(memory, x_shape, convolutions):
                 f"got shape {each.weight.shape}"
             )
         sizes = dict(zip(("N", "C_in", "H", "W"), shape, strict=True), K_h=kernel_h, K_w=kernel_w)
-        window = memory.window(sizes, each.stride, each.padding)
+        try:
+            window = memory.window(sizes, each.stride, each.padding)
+        except ValueError as error:
+            raise ValueError(f"convolution {index}: {error}") from None
         height, width = output_of(each, window)
         if not height or not width:
             raise ValueError(f"the {window.out} pixels of convolution {index} are too few for a 2x2 pooling")

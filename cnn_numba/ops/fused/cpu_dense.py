@@ -28,11 +28,8 @@ from cnn_numba.ops.shared.tile import TILE_COLUMNS
 @inner_jit
 def _spread(memory, stage, n):
     """Write the gradients of image n, after the ReLU, to their places in `spread`; add them to the bias's."""
-    floats, integers, codes = (
-        memory.floats,
-        memory.integers,
-        stage.codes + n * stage.positions * stage.columns,
-    )
+    floats, integers = memory.floats, memory.integers
+    codes = stage.codes + n * stage.positions * stage.columns
     for position in range(stage.positions):
         at = stage.target_gradient + number(integers, stage.output_places + position)
         to = stage.spread + number(integers, stage.spread_places + position)

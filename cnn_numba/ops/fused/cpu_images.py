@@ -25,17 +25,17 @@ def _unpack_rows(x, start, step, floats, to, count, channels):
 
 
 @inline_jit
-def _rows_of(x, pitch):
+def _rows_of(x, pitch, block_channels):
     """Return height and width of an image; a single row if the rows have no gaps."""
     height, width = x.shape[2:]
-    return (1, height * width) if pitch == width * WIDTH else (height, width)
+    return (1, height * width) if pitch == width * block_channels else (height, width)
 
 
 @inner_jit
 def pack_image(x, n, floats, first, pitch, block_channels, block):
     """Copy image n to blocks of channels from ``floats[first]`` on; rows lie `pitch` apart."""
     channels, step, flat = x.shape[1], x.shape[2] * x.shape[3], x.reshape(x.size)
-    height, width = _rows_of(x, pitch)
+    height, width = _rows_of(x, pitch, block_channels)
     for c in range(0, channels, block_channels):
         for h in range(height):
             start, to = (n * channels + c) * step + h * width, first + c // block_channels * block + h * pitch
@@ -53,7 +53,7 @@ def pack_image(x, n, floats, first, pitch, block_channels, block):
 def unpack_image(x, n, floats, first, pitch, block):
     """Copy blocks of WIDTH channels, laid out as by `pack_image`, to image n."""
     channels, step, flat = x.shape[1], x.shape[2] * x.shape[3], x.reshape(x.size)
-    height, width = _rows_of(x, pitch)
+    height, width = _rows_of(x, pitch, WIDTH)
     for c in range(0, channels, WIDTH):
         for h in range(height):
             start, to = (n * channels + c) * step + h * width, first + c // WIDTH * block + h * pitch

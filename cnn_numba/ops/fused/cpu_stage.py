@@ -20,7 +20,7 @@ SIDE = 3  # of a square of the kernel in the backward pass, for one block of cha
 GROUP = SIDE * SIDE
 TAPS = 9  # elements of the kernel at a time if input channels are few ...
 COLUMNS = 2 if WIDTH == 16 else 1  # ... and vectors of output channels
-FEW = 4
+FEW = 4  # input channels of a first stage: up to this many are few
 DEAD = 4
 # Of Winograd's method: the number of matrices, and the windows and vectors of channels of a tile.
 MATRICES, WINDOWS, COLUMN_VECTORS = 16, 5, WIDTH // 4  # 20 sums in 32 registers, or 10 in 16
@@ -52,7 +52,7 @@ class Stage(NamedTuple):
     # An input image, padded: blocks of WIDTH channels, or one block of few, channels-last in each.
     channels: int  # in whole blocks
     blocks: int
-    block_channels: int  # of a block
+    block_channels: int  # channels of a block
     height: int  # without padding
     width: int
     pitch: int  # floats from one row to the next

@@ -9,10 +9,12 @@ compute, such as a 5x5 convolution, after its gradient is unpooled.
 """
 
 import functools
+import math
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from cnn_numba import device
+from cnn_numba.arguments import MOST_ELEMENTS
 from cnn_numba.ops.activation import gpu as activation
 from cnn_numba.ops.conv import gpu as conv
 from cnn_numba.ops.dense import gpu as dense
@@ -87,11 +89,17 @@ def _stage(convolution, chain, number, is_last, needs_grad_input):
     is_pooled, shape, window = bool(convolution.pool), chain.shapes[number + 1], chain.windows[number]
     shapes = shape, window, chain.shapes[number]
     is_sparse = shares_of(*shapes) and (not needs_grad_input or planes_of(*shapes))
+    unpooled = (*shape[:2], *window.out) if is_pooled and not is_sparse else None
+    if unpooled and math.prod(unpooled) > MOST_ELEMENTS:
+        raise ValueError(
+            f"convolution {number} has {math.prod(unpooled)} outputs before its pooling; the kernels count "
+            f"up to {MOST_ELEMENTS}"
+        )
     return Stage(
         out=None if is_last else device.empty(shape),
         codes=device.empty(shape, "uint8") if is_pooled else None,
         gradient=None if is_last and (is_pooled or not convolution.relu) else device.empty(shape),
-        unpooled=device.empty((*shape[:2], *window.out)) if is_pooled and not is_sparse else None,
+        unpooled=device.empty(unpooled) if unpooled else None,
         parts=weight_parts(convolution.weight.shape),
     )
 

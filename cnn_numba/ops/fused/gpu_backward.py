@@ -1,8 +1,9 @@
 """The gradients of weight and bias of convolutions on the GPU, their sums, and unpooling.
 
 The gradient of the bias is a further column of the weight's product: that of a pixel which is always 1. The
-gradients of a pooled 3x3 convolution are computed from one number per window, in `gpu_sparse_input` and
-`gpu_sparse_weight`. For other convolutions `unpool` first writes the gradients of all positions.
+gradients of most pooled 3x3 convolutions are computed from one number per window, in `gpu_sparse_input` and
+`gpu_sparse_weight`. Where these can't compute both gradients of a stage, `unpool` first writes the gradients
+of all positions.
 """
 
 import numpy as np

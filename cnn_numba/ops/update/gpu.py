@@ -103,14 +103,14 @@ def rate_at(rates, cursor, column):
 @cuda.jit
 @device.signature(f"void({ARENA}, {ARENA}, {ARENA}, float32, float32, float32, bool)")
 def sgd_kernel(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov):
-    """One thread updates one parameter and its velocity; a grid of one dimension covers them all."""
+    """Update a parameter, with momentum also its velocity, per thread; a grid of one dimension."""
     _sgd(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov)
 
 
 def _sgd_settings(gradients, velocity, momentum, weight_decay, nesterov):
     """Return the velocity and the constants of all steps, as the kernels take them."""
-    # A kernel needs some array; without momentum it ignores it.
-    velocity = gradients if velocity is None else velocity
+    # A kernel needs some array; without momentum it ignores the velocity, which nobody has checked.
+    velocity = gradients if momentum == 0.0 else velocity
     return velocity, (np.float32(momentum), np.float32(weight_decay), nesterov)
 
 
@@ -127,7 +127,7 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
 def sgd_scheduled_kernel(
     parameters, gradients, velocity, rates, cursor, other, advances, momentum, weight_decay, nesterov
 ):
-    """One thread updates one parameter and its velocity; a grid of one dimension covers them all."""
+    """Update a parameter, with momentum also its velocity, per thread; a grid of one dimension."""
     advance_other(other, advances)
     if cursor[0] == SKIPPED:
         return

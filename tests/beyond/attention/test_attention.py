@@ -1,3 +1,4 @@
+import numba
 import numpy as np
 import pytest
 import torch
@@ -22,6 +23,8 @@ SHAPES = [
     (3, 2, 64, 64, 16, True),
     (1, 2, 71, 71, 5, True),
     (1, 1, 130, 130, 48, True),
+    (1, 1, 129, 70, 16, False),
+    (2, 1, 257, 257, 8, True),
 ]
 each_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
 
@@ -60,12 +63,30 @@ def check_against_torch(ops, batch, heads, queries, keys, head_dim, causal):
 
 
 @pytest.mark.exhaustive_unless(
-    lambda shape: shape in SHAPES[2::3], "rows and keys with a tail, and whole tiles, causal"
+    lambda shape: shape in (SHAPES[2], SHAPES[5], *SHAPES[-2:]),
+    "rows and keys with a tail; whole tiles, causal; several blocks of queries on the CPU",
 )
 @backends("attention", gpu=True)
 @each_shape
 def test_against_torch(ops, shape):
     check_against_torch(ops, *shape)
+
+
+def test_working_space_serves_any_number_of_threads():
+    q, k, v, grad_output = inputs(2, 3, 130, 70, 8)
+    scratch = cpu.attention_scratch(q.shape, k.shape)
+
+    def results():
+        out, log_sum_exp = cpu.attention_forward(q, k, v, scratch=scratch)
+        return out, *cpu.attention_backward(grad_output, q, k, v, out, log_sum_exp, scratch=scratch)
+
+    expected, before = results(), numba.get_num_threads()
+    try:
+        numba.set_num_threads(1)
+        for received, wanted in zip(results(), expected, strict=True):
+            assert_close(received, wanted)
+    finally:
+        numba.set_num_threads(before)
 
 
 @backends("attention")

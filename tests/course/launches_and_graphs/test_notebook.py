@@ -319,11 +319,13 @@ def test_only_streams_of_the_pipeline_are_accepted():
 
 def test_slots_and_numbers_out_of_range_are_named():
     run = Pipeline(ones(3))
-    with pytest.raises(IndexError, match="number must be from 0 to 2, got 3"):
+    with pytest.raises(IndexError, match="number must be an integer from 0 to 2, got 3"):
         run.fill(3, 0)
     for call in (lambda: run.fill(0, 2), lambda: run.copy(2, run.stream()), lambda: run.add(2, run.stream())):
-        with pytest.raises(IndexError, match="slot must be from 0 to 1, got 2"):
+        with pytest.raises(IndexError, match="slot must be an integer from 0 to 1, got 2"):
             call()
+    with pytest.raises(IndexError, match=r"slot must be an integer from 0 to 1, got 0\.0"):
+        run.fill(0, 0.0)
 
 
 def test_the_best_solution_is_what_the_picture_of_two_streams_shows():

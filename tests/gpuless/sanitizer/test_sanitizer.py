@@ -2,6 +2,7 @@ import gc
 import html.parser
 import inspect
 import math
+import pickle
 import re
 import time
 
@@ -955,6 +956,8 @@ def test_elements_that_keep_their_values_are_noted():
         "5 of the 12 elements of out are written, the others keep what they held, the first is out[5]: as "
         "meant, or does the grid not cover it all?",
     )
+    (kept,) = pickle.loads(pickle.dumps(report.notes))
+    assert (kept, kept.kind) == (report.notes[0], "partly written")
     assert "4 of the 8 elements of x" in sanitize(first_half_doubled)[1, 4](np.ones(8)).notes[0]
     # All elements, or only those that atomics choose: no finding.
     assert sanitize(half_written)[1, 8](x, np.zeros(5, np.float32)).notes == ()
