@@ -582,7 +582,7 @@ def test_a_crafted_training_is_not_resumed(tmp_path, interrupted, changes, messa
 def test_a_mean_that_cannot_be_raises(tmp_path, monkeypatch, interrupted, name, value, message):
     monkeypatch.setitem(MODELS, "stripes_net", lambda batch_size, device, precision: small_net())
     path = crafted(tmp_path / "net.npz", interrupted, recipe={name: value})
-    with pytest.raises(ValueError, match=rf"net\.npz: {message}"):
+    with pytest.raises(ValueError, match=rf"net\.npz, recipe: {message}"):
         load_model(path)
 
 
