@@ -13,8 +13,6 @@ from benchmarks.records import text_table
 from cnn_course.engine import plots
 from cnn_course.engine.ledger import duration
 from cnn_numba import device
-from gpuless.profile.report import LIMITS
-from gpuless.profile.texts import line_text
 from gpuless.wrapping import wrapped
 
 GPUS = ("T4", "A100", "H100")
@@ -222,6 +220,9 @@ def _profiled(launch, gpus):
 
 
 def _time(reports):
+    from gpuless.profile.report import LIMITS  # which a page of the book lacks
+    from gpuless.profile.texts import line_text
+
     sums = (sum(getattr(report, name) for report in reports) for name in ("microseconds", "low", "high"))
     longest = max(reports, key=lambda report: report.microseconds)
     limiter, line = LIMITS[longest.bound][0], line_text(*longest.limiting_line)
