@@ -8,7 +8,8 @@ TESTS = FOLDER.parents[1]
 
 
 def _names_tests(path):
-    return path.suffix == ".py" or (path.is_dir() and TESTS in (path, *path.parents))
+    # An argument may be a text too long for a name, at which `Path.is_dir` raises an error.
+    return path.suffix == ".py" or (os.path.isdir(path) and TESTS in (path, *path.parents))
 
 
 def environment(arguments):
