@@ -44,11 +44,9 @@ def _selected() -> tuple[Selection, str]:
         sys.exit(2)
 
 
-_both = _selected()
-#: What runs kernels: a GPU, the emulated one, or the simulator. From now on numba.cuda is the selected one.
-SELECTION = _both[0]
-#: What compiles the package's kernels: "numba-cuda", or "mlir" for numba-cuda-mlir, which is experimental.
-COMPILER = _both[1]
+# What runs kernels, a GPU, the emulated one or the simulator: from now on numba.cuda is the selected one. And
+# what compiles the package's: "numba-cuda", or "mlir" for numba-cuda-mlir, which is experimental.
+SELECTION, COMPILER = _selected()
 
 
 class NoGpu(ValueError):

@@ -206,38 +206,18 @@ class _Update(Operation):
         return launch_each(kernel, parameters, parameters, gradients, velocity, *settings)
 
     def adam_update_scheduled(
-        self,
-        parameters,
-        gradients,
-        exp_avg,
-        exp_avg_sq,
-        rates,
-        cursor,
-        beta1,
-        beta2,
-        eps,
-        weight_decay,
+        self, parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, beta1, beta2, eps, weight_decay,
         advances,
-    ):
-        kernel = self.own.get("adam_kernel")
+    ):  # fmt: skip
+        kernel, arenas = self.own.get("adam_kernel"), (parameters, gradients, exp_avg, exp_avg_sq)
         if kernel is None or weight_decay:
             return self.package.adam_update_scheduled(
-                parameters,
-                gradients,
-                exp_avg,
-                exp_avg_sq,
-                rates,
-                cursor,
-                beta1,
-                beta2,
-                eps,
-                weight_decay,
-                advances,
+                *arenas, rates, cursor, beta1, beta2, eps, weight_decay, advances
             )
         self._advance(advances)
         lr, *corrections = next(self.ahead)
         settings = map(np.float32, (lr, beta1, beta2, eps, *corrections))
-        return launch_each(kernel, parameters, parameters, gradients, exp_avg, exp_avg_sq, *settings)
+        return launch_each(kernel, parameters, *arenas, *settings)
 
 
 def own_backend(own: dict) -> Backend:
