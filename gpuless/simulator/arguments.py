@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuless.limits import LaunchError
 from gpuless.simulator.arithmetic import typed
-from gpuless.simulator.compilers import cuda_modules, performance_warning, warns_of_copies
+from gpuless.simulator.compilers import cuda_modules, of_cuda, performance_warning, warns_of_copies
 from gpuless.simulator.errors import UnsupportedPython
 from gpuless.simulator.far_memory import Copies
 from gpuless.simulator.memory import poison
@@ -99,7 +99,7 @@ def _unwrapped(value):
 
 
 def _as_device_array(value):
-    return value if getattr(value, "__cuda_ndarray__", False) else cuda_modules()[0].as_cuda_array(value)
+    return value if getattr(value, "__cuda_ndarray__", False) else of_cuda("as_cuda_array")(value)
 
 
 def _on_device(value, name, launch, finish, far):

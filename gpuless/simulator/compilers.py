@@ -1,7 +1,6 @@
 """The compilers whose kernels the simulator runs, found among the modules that this process has imported."""
 
 import functools
-import importlib
 import sys
 import types
 
@@ -17,17 +16,17 @@ _SUPPORTS = ("numba.np", "numba.cuda.np", "numba_cuda_mlir.numba_cuda.np")
 
 
 def cuda_modules():
-    """Return the modules `cuda` of the compilers in this process; the simulator's if there are none."""
-    found = tuple(sys.modules[name] for name in CUDA_NAMES if name in sys.modules)
-    return found or (importlib.import_module("gpuless.simulator.standin.cuda"),)
+    """Return the modules `cuda` of the compilers in this process."""
+    return tuple(sys.modules[name] for name in CUDA_NAMES if name in sys.modules)
 
 
 @functools.cache  # a kernel asks for its types in every step
 def of_cuda(name):
     """Return an attribute of a compiler's `cuda`; AttributeError if none has it."""
-    modules = cuda_modules()
-    found = next((module for module in modules if hasattr(module, name)), modules[0])
-    return getattr(found, name)
+    for module in cuda_modules():
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise AttributeError(f"module '{CUDA_NAMES[0]}' has no attribute '{name}'")
 
 
 def _imported(parents, name):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from gpuless.simulator.compilers import cuda_modules
+from gpuless.simulator.compilers import of_cuda
 
 
 class Copies:
@@ -53,5 +53,5 @@ def _merged(spans):
 def _copied(start, stop):
     """Return the bytes between two addresses of the device, as an array there and as a copy on the host."""
     described = {"data": (start, False), "shape": (stop - start,), "typestr": "|u1", "version": 3}
-    there = cuda_modules()[0].as_cuda_array(SimpleNamespace(__cuda_array_interface__=described))
+    there = of_cuda("as_cuda_array")(SimpleNamespace(__cuda_array_interface__=described))
     return there, there.copy_to_host()
