@@ -124,7 +124,7 @@ def test_a_kernel_for_newer_gpus_is_refused_in_a_sentence(capsys):
         (["no_such_folder/my_kernels.py:k"], 2, "there is no file no_such_folder/my_kernels.py"),
         (["clean_kernel"], 2, "write module:kernel or file.py:kernel, got 'clean_kernel'"),
         ([f"{__name__}:sine_kernel"], 2, "the module has none for"),
-        ([f"{__name__}:no_kernel"], 2, "'MODULE:KERNEL': {__name__} has no kernel 'no_kernel'"),
+        ([f"{__name__}:no_kernel"], 2, f"'MODULE:KERNEL': {__name__} has no kernel 'no_kernel'"),
         ([f"{__name__}:clean_kernel", "--cc", "5.0"], 2, "'--cc': compute capability '5.0' is not known"),
         ([f"{__name__}:clean_kernel", "--cc", "9.0", "--cc", "abc"], 2, "'--cc': compute capability 'abc' is"),
         ([f"{__name__}:clean_kernel", "--threads", "0"], 2, "'--threads': "),
