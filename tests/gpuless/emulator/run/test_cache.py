@@ -121,7 +121,12 @@ def test_a_damaged_file_is_compiled_again(folder, compiled, damage):
 def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("GPULESS_CACHE", str(tmp_path / "file" / "kept"))
-    check()
+    with pytest.warns(RuntimeWarning, match=f"cannot be kept in {tmp_path}/file/kept: .*; set GPULESS_CACHE to"):
+        check()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # one warning only
+        cache.write("one", b"content")
+        assert cache.read("one") is None
 
 
 def test_a_full_disk_stops_no_kernel(folder):
