@@ -347,9 +347,11 @@ def _line_printer():
     """
     from tqdm import tqdm
 
+    from cnn_numba.train.callbacks.log import Warned
+
     def log(line):
         with contextlib.suppress(OSError):
-            if line.startswith("warning: "):
+            if isinstance(line, Warned):
                 tqdm.write(f"cnn-numba: {line}", file=sys.stderr)
             else:
                 tqdm.write(line)
