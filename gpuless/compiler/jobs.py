@@ -150,7 +150,7 @@ def _importable(kernel, function):
 
 
 def decorator_options(kernel):
-    """Return the options of a kernel's ``@cuda.jit`` that the compiler needs; a device function has "device"."""
+    """Return the options of ``@cuda.jit`` that the compiler needs, such as "device" of a device function."""
     options = dict(getattr(kernel, "targetoptions", {}))
     # numba's own simulated kernels remember these two as attributes.
     options.setdefault("device", getattr(kernel, "_device", False))

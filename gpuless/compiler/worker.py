@@ -189,9 +189,10 @@ def _refusal(log):
     if shared := re.search(r"uses too much shared data \(0x([0-9a-f]+) bytes", log):
         return _too_much_shared(int(shared[1], 16))
     first = next((" ".join(line.split()) for line in log.splitlines() if "; error" in line), log)
-    targets = re.findall(r"requires \.target sm_(\d+)(\d)", log)
-    major, minor = max(targets, key=lambda target: int("".join(target)), default=("", ""))
-    return RuntimeError(f"it needs compute capability {major}.{minor} or higher ({first})" if targets else first)
+    if targets := re.findall(r"requires \.target sm_(\d+)(\d)", log):
+        major, minor = max(targets, key=lambda target: int("".join(target)))
+        first = f"it needs compute capability {major}.{minor} or higher ({first})"
+    return RuntimeError(first)
 
 
 def _too_much_shared(used):

@@ -218,8 +218,8 @@ def find_kernel(name: str) -> tuple[Any, Any]:
         found = filter(None, map(_kernel, table.values()))
         kernels = {python_function(kernel).__name__: kernel for kernel in found} | kernels
     if kernel_name not in kernels:
-        others = ", ".join(key for key, each in kernels.items() if not decorator_options(each).get("device"))
-        others = others and f"; it has {others}"
+        own = [key for key, each in kernels.items() if not decorator_options(each).get("device")]
+        others = f"; it has {', '.join(own)}" if own else ""
         raise ValueError(f"{place} has no kernel {kernel_name!r}{others}{fault and f'; {fault}'}")
     kernel = kernels[kernel_name]
     noted = getattr(python_function(kernel), "signature", None)

@@ -133,7 +133,7 @@ def test_check_array_rejects(array, shape, error, match):
 
 @pytest.mark.parametrize("wrong", [np.zeros((2, 2)), np.zeros((2, 2), np.float32).T])
 def test_no_copy_is_advised_of_an_array_that_is_written(wrong):
-    with pytest.raises((TypeError, ValueError), match="^out must ") as caught:
+    with pytest.raises((TypeError, ValueError), match=r"^out must ") as caught:
         check_array("out", wrong, None, writeable=True)
     assert "convert" not in str(caught.value)  # the result would be in the copy
 

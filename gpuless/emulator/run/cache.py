@@ -129,8 +129,8 @@ def _warn(problem):
     if folder() not in _warned:
         _warned.add(folder())
         warnings.warn(
-            f"{problem}. Each process compiles kernels again; set GPULESS_CACHE to a folder that only you may "
-            "write to (chmod 700), with free space, or delete what is not yours",
+            f"{problem}. Each process compiles kernels again; set GPULESS_CACHE to a folder with free space, "
+            "that only you may write to (chmod 700), or delete what is not yours",
             RuntimeWarning,
             stacklevel=1,
         )
@@ -143,9 +143,10 @@ def _make_room(place):
     for entry in os.scandir(place):
         if not entry.name.endswith(_OURS):
             continue
-        state = entry.stat()
-        left = entry.name.startswith(".partial-") and time.time() - state.st_mtime > _DAY
-        found.append((0.0 if left else state.st_mtime, state.st_size, entry.path))
+        with contextlib.suppress(FileNotFoundError):  # another process has deleted it
+            state = entry.stat()
+            left = entry.name.startswith(".partial-") and time.time() - state.st_mtime > _DAY
+            found.append((0.0 if left else state.st_mtime, state.st_size, entry.path))
     total = sum(size for _, size, _ in found)
     for used, size, path in sorted(found):
         if used and total <= LIMIT:
