@@ -101,8 +101,8 @@ def bench_plot(
     ],
     out: Annotated[
         Path,
-        option("For the pictures; else here.", metavar="FOLDER", file_okay=False, show_default=False),
-    ] = Path("."),
+        option("For the pictures; else runs/plots.", metavar="FOLDER", file_okay=False, show_default=False),
+    ] = Path("runs/plots"),
 ):
     """Draw records of ops and epoch: ladders, roofline and bars, as PNGs named after the records.
 

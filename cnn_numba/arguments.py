@@ -157,13 +157,18 @@ def instance(value: object, name: str, *kinds: type) -> None:
 
 
 def check_indices(
-    indices: np.ndarray, count: int, name: str = "indices", error: type[Exception] = IndexError
+    indices: np.ndarray,
+    count: int,
+    name: str = "indices",
+    error: type[Exception] = IndexError,
+    kind: str = "",
 ) -> None:
-    """Raise an error unless all indices lie between 0 and ``count - 1``."""
+    """Raise an error unless all indices lie between 0 and ``count - 1``; `kind` says what they number."""
     if indices.size and not 0 <= indices.min() <= indices.max() < count:
         position = np.argwhere((indices < 0) | (indices >= count))[0].tolist()
         where = ", ".join(map(str, position))
-        raise error(f"{name} must lie in 0..{count - 1}, got {indices[tuple(position)]} at position {where}")
+        wrong, there = indices[tuple(position)], kind and f": there are {count} {kind}"
+        raise error(f"{name} must lie in 0..{count - 1}, got {wrong} at position {where}{there}")
 
 
 def per_channel(value: Any, name: str, channels: int) -> tuple[float, ...]:

@@ -10,6 +10,16 @@ from cnn_numba.cli.shared import OPTIONS, CliError, flag
 commands = typer.Typer(**OPTIONS)
 
 
+def _known(ccs):
+    """Return compute capabilities as pairs; BadParameter, which names the option, for one that is unknown."""
+    from gpuless.inspector import capability
+
+    try:
+        return [capability(cc) for cc in ccs]
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 @commands.command(short_help="Show what the compiler makes of a kernel; no GPU is needed.")
 def inspect(
     kernel: Annotated[
@@ -24,10 +34,13 @@ def inspect(
     ] = None,
     cc: Annotated[
         list[str],
-        typer.Option(metavar="X.Y", help="Compute capability of the GPU; may be given more than once."),
+        typer.Option(
+            metavar="X.Y", help="Compute capability of the GPU; may be given more than once.", callback=_known
+        ),
     ] = ["9.0"],  # noqa: B006 (typer never changes it)
     threads: Annotated[
-        int | None, typer.Option(metavar="N", help="Threads per block, for the occupancy; else 256.")
+        int | None,
+        typer.Option(min=1, max=1024, metavar="N", help="Threads per block, for the occupancy; else 256."),
     ] = None,
     dynamic_shared: Annotated[
         int, typer.Option(min=0, metavar="N", help="Bytes of dynamic shared memory of the launch.")
@@ -57,7 +70,7 @@ def inspect(
         options = {"threads_per_block": threads, "dynamic_shared": dynamic_shared}
         reports = inspect_kernels([(found, each, options) for each in signatures], cc)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(str(error), param_hint="'MODULE:KERNEL'") from None
     except InspectionError as error:
         raise CliError(error) from None
     for report in reports:

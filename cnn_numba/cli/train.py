@@ -207,7 +207,9 @@ def _train(options, files, workers):
     data = load(_dataset_for(network, options["dataset"]), files.data_dir, log)
     out = files.out or _default_folder(network, data)
     if isinstance(data.train_images, Windows) and options["augment"] != "none":
-        raise typer.BadParameter("a text has no images to move.", param_hint="'--augment'")
+        raise typer.BadParameter(
+            f"{options['augment']} moves images, and {data.name} is a text.", param_hint="'--augment'"
+        )
     special = {"sgd": {"momentum": 0.9}, "adam": {"betas": (options["beta1"], options["beta2"])}}
     how = {"lr": options["lr"], "weight_decay": options["weight_decay"], **special[options["optimizer"]]}
     optimizer = OPTIMIZERS[options["optimizer"]](network, **how)
@@ -347,9 +349,11 @@ def _line_printer():
     """
     from tqdm import tqdm
 
+    from cnn_numba.train.callbacks.log import Warned
+
     def log(line):
         with contextlib.suppress(OSError):
-            if line.startswith("warning: "):
+            if isinstance(line, Warned):
                 tqdm.write(f"cnn-numba: {line}", file=sys.stderr)
             else:
                 tqdm.write(line)

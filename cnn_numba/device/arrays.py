@@ -229,7 +229,7 @@ def check_array(
     """
     if type(array) not in PLAIN:
         raise TypeError(_not_plain(name, array))
-    _check_layout(name, array, shape, dtype, array.flags.c_contiguous)
+    _check_layout(name, array, shape, dtype, array.flags.c_contiguous, writeable)
     if writeable and not array.flags.writeable:
         raise ValueError(f"{name} must be writeable, but this array is read-only")
     return array
@@ -247,10 +247,13 @@ def _not_plain(name: str, array: object) -> str:
     return f"{name} must be an array, got {kind}: {shown(array)}"
 
 
-def _check_layout(name: str, array: Array, shape: AnyShape, dtype: DTypeLike, contiguous: bool) -> None:
+def _check_layout(
+    name: str, array: Array, shape: AnyShape, dtype: DTypeLike, contiguous: bool, written: bool
+) -> None:
     """Check dtype, shape and contiguity of an array on host or device."""
     if array.dtype != dtype:
-        raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {shown(array.dtype)}")
+        how = _converted(array, written, f".astype(np.{np.dtype(dtype)})")
+        raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {shown(array.dtype)}{how}")
     if shape is not None and array.shape != shape:
         wanted = len(shape) == array.ndim and all(
             want is None or want == got for want, got in zip(shape, array.shape, strict=True)
@@ -260,7 +263,16 @@ def _check_layout(name: str, array: Array, shape: AnyShape, dtype: DTypeLike, co
             axes += "," * (len(shape) == 1)
             raise ValueError(f"{name} must have shape ({axes}), got {array.shape}")
     if not contiguous:
-        raise ValueError(f"{name} must be C-contiguous, got shape {array.shape} with strides {array.strides}")
+        how = _converted(array, written, "np.ascontiguousarray")
+        raise ValueError(
+            f"{name} must be C-contiguous, got shape {array.shape} with strides {array.strides}{how}"
+        )
+
+
+def _converted(array: Array, written: bool, function: str) -> str:
+    """Return the advice to convert an array; none for an output, as the result would be in the copy."""
+    where = ", on the host" * is_device_array(array)
+    return "" if written else f": convert it with {function}{where}"
 
 
 def check_memory(written: Mapping[str, Any], read: Mapping[str, Any], may_be: Collection[str] = ()) -> None:
@@ -321,7 +333,7 @@ def check_device_array(
         )
     if not is_device_array(array):
         raise TypeError(f"{name} must be an array on the device, got {type(array).__name__}: {shown(array)}")
-    _check_layout(name, array, shape, dtype, array.is_c_contiguous())
+    _check_layout(name, array, shape, dtype, array.is_c_contiguous(), writeable)
     if array.size > MOST_ELEMENTS:
         raise ValueError(f"{name} has {array.size} elements; the kernels count up to {MOST_ELEMENTS}")
     if (number := other_gpu(array)) is not None:

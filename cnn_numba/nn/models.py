@@ -179,8 +179,9 @@ class Sequential:
         """
         settings(training=training)
         self.backend.check("x", x, (None, *self.input_shape), self.layers[0].input_dtype)
-        if not 1 <= x.shape[0] <= self.batch_size:
-            raise ValueError(f"{self.name} was built for 1 to {self.batch_size} samples, got {x.shape[0]}")
+        if not 1 <= (n := x.shape[0]) <= self.batch_size:
+            how = f": pass fewer, or build it with batch_size={n}" if n else ""
+            raise ValueError(f"{self.name} was built for 1 to {self.batch_size} samples, got {n}{how}")
         for each in self._before(until):
             x = each.forward(x, training)
         return x

@@ -78,6 +78,7 @@ def _check(name, array, shape, dtype, writeable=False):
         fits, wanted = is_array and array.dtype == dtype, f"have dtype {dtype}"
     if not fits:
         got = shown(array.dtype) if is_array else f"{type(array).__name__}: {shown(array)}"
+        got += f": convert it with .astype(np.{dtype})" * (is_array and not writeable)
         raise TypeError(f"{name} must {wanted}, got {got}")
     return array
 

@@ -63,8 +63,8 @@ def fit(  # noqa: PLR0913 (these are the options of training)
     progress : bool
         Show a progress bar.
     log : callable, optional
-        Called with a line of text for each epoch, and before something slow. A line that begins with
-        "warning: " says that the training run is too short or did not learn.
+        Called with a line of text for each epoch, and before something slow. A line of type
+        `callbacks.log.Warned` says that the training run is too short or did not learn.
     on_step : callable, optional
         Called as ``on_step(step, loss)`` with steps from 1 over all epochs. Each call waits for the GPU.
     graph : bool

@@ -25,6 +25,8 @@ _DECLARED = ("device", "inline", "forceinline")
 _JOBS_PER_WORKER = 20
 #: The modules that may be simulated.
 _CUDAS = "numba.cuda", "numba_cuda_mlir.cuda"
+#: Errors whose names say nothing: ValueError is the worker's own, RuntimeError the assembler's.
+_GENERAL = "ValueError", "RuntimeError"
 _FIX = "install the CUDA compiler (no GPU needed): pip install 'gpuless[cu13]'"
 
 
@@ -123,7 +125,7 @@ def _pickler():
             function = python_function(obj)
             if self.by_name and _importable(obj, function):
                 return _import_kernel, (function.__module__, function.__qualname__)
-            return make_kernel, (compiler.PACKAGE, function, _decorator_options(obj))
+            return make_kernel, (compiler.PACKAGE, function, decorator_options(obj))
 
     return Pickler
 
@@ -147,7 +149,8 @@ def _importable(kernel, function):
     return getattr(module, function.__qualname__, None) is kernel
 
 
-def _decorator_options(kernel):
+def decorator_options(kernel):
+    """Return the options of ``@cuda.jit`` that the compiler needs, such as "device" of a device function."""
     options = dict(getattr(kernel, "targetoptions", {}))
     # numba's own simulated kernels remember these two as attributes.
     options.setdefault("device", getattr(kernel, "_device", False))
@@ -236,8 +239,7 @@ def _raise_errors(jobs, results):
     for job, result in zip(jobs, results, strict=True):
         if "error" not in result:
             continue
-        # A ValueError is the worker's own, and its message suffices.
-        kind = "" if result["error"] == "ValueError" else f"{result['error']}: "
+        kind = "" if result["error"] in _GENERAL else f"{result['error']}: "
         message = kind + result["message"].strip()
         # Numba's second message has another indentation.
         reason = python_function(job.kernel).__name__, " ".join(message.split())

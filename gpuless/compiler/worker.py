@@ -175,14 +175,24 @@ def _link(codes, arch, options, output):
         nvjitlink.complete(linker)
     except nvjitlink.nvJitLinkError:
         log = _text(linker, nvjitlink.get_error_log_size, nvjitlink.get_error_log)
-        shared = re.search(r"uses too much shared data \(0x([0-9a-f]+) bytes", log)
-        raise (_too_much_shared(int(shared[1], 16)) if shared else RuntimeError(log)) from None
+        raise _refusal(log) from None
     size = getattr(nvjitlink, f"get_linked_{output}_size")(linker)
     code = bytearray(size)
     getattr(nvjitlink, f"get_linked_{output}")(linker, code)
     log = _text(linker, nvjitlink.get_info_log_size, nvjitlink.get_info_log)
     nvjitlink.destroy(linker)
     return bytes(code), log
+
+
+def _refusal(log):
+    """Return the error for code that the assembler refuses: its first complaint, of what may be thousands."""
+    if shared := re.search(r"uses too much shared data \(0x([0-9a-f]+) bytes", log):
+        return _too_much_shared(int(shared[1], 16))
+    first = next((" ".join(line.split()) for line in log.splitlines() if "; error" in line), log)
+    if targets := re.findall(r"requires \.target sm_(\d+)(\d)", log):
+        major, minor = max(targets, key=lambda target: int("".join(target)))
+        first = f"it needs compute capability {major}.{minor} or higher ({first})"
+    return RuntimeError(first)
 
 
 def _too_much_shared(used):

@@ -19,7 +19,14 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from gpuless.compiler.jobs import OPTIONS, InspectionError, Job, compile_jobs, python_function
+from gpuless.compiler.jobs import (
+    OPTIONS,
+    InspectionError,
+    Job,
+    compile_jobs,
+    decorator_options,
+    python_function,
+)
 from gpuless.frontends import kernel_types
 from gpuless.inspector.architectures import capability, occupancy
 from gpuless.inspector.assembly import read_ptx, read_sass
@@ -211,7 +218,8 @@ def find_kernel(name: str) -> tuple[Any, Any]:
         found = filter(None, map(_kernel, table.values()))
         kernels = {python_function(kernel).__name__: kernel for kernel in found} | kernels
     if kernel_name not in kernels:
-        others = f"; it has {', '.join(kernels)}" if kernels else ""
+        own = [key for key, each in kernels.items() if not decorator_options(each).get("device")]
+        others = f"; it has {', '.join(own)}" if own else ""
         raise ValueError(f"{place} has no kernel {kernel_name!r}{others}{fault and f'; {fault}'}")
     kernel = kernels[kernel_name]
     noted = getattr(python_function(kernel), "signature", None)

@@ -4,6 +4,7 @@ import inspect
 import json
 import types
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -625,6 +626,16 @@ def test_pictures_are_named_after_their_records(synthetic, synthetic_epochs, tmp
     names = [f"some-{name}.png" for name in [*operations, "roofline"]] + ["other.png"]
     assert written == [out / name for name in names]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
+
+
+def test_pictures_are_not_left_between_the_files_of_a_clone(synthetic_epochs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("epoch.json").write_text(json.dumps(synthetic_epochs))
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["bench", "plot", "epoch.json"])
+    assert not caught.value.code
+    assert {path.name for path in tmp_path.iterdir()} == {"epoch.json", "runs"}
+    assert Path("runs/plots/epoch.png").exists()
 
 
 @pytest.mark.parametrize(

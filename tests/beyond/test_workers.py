@@ -616,7 +616,7 @@ def test_a_training_resumes_with_another_number_of_workers(data, tmp_path):
             {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "2"},
             "got LOCAL_RANK=3, LOCAL_WORLD_SIZE=2",
         ),
-        ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "1"}, "MASTER_ADDR, .* is not set"),
+        ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "1"}, "MASTER_ADDR, .* is not set: start with"),
         ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "here"}, "MASTER_PORT is not set"),
         (
             {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "here", "MASTER_PORT": "70000"},

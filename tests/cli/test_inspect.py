@@ -1,6 +1,7 @@
 """`cnn-numba inspect`: a kernel named on the command line."""
 
 import math
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -103,14 +104,31 @@ def test_the_command_accepts_a_file_and_uses_the_signatures_of_a_decorator(tmp_p
     ]
 
 
+@pytest.mark.usefixtures("compiler")
+def test_a_kernel_for_newer_gpus_is_refused_in_a_sentence(capsys):
+    kernel = "cnn_numba.ops.conv.gpu_implicit:conv2d_implicit_tf32_kernel"
+    status, _, error = run_command(capsys, kernel, "--cc", "7.5", "--cc", "8.6")
+    assert status == 1
+    assert re.fullmatch(
+        r"cnn-numba: conv2d_implicit_tf32_kernel does not compile for compute capability 7\.5: it needs "
+        r"compute capability 8\.0 or higher \(ptxas application ptx input, line \d+; error : Feature .* "
+        r"requires \.target sm_80 or higher\)\n",
+        error,
+    )
+    assert error.count("sm_80") == 1  # the assembler writes a line for each such instruction
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
         (["no_such_folder/my_kernels.py:k"], 2, "there is no file no_such_folder/my_kernels.py"),
         (["clean_kernel"], 2, "write module:kernel or file.py:kernel, got 'clean_kernel'"),
         ([f"{__name__}:sine_kernel"], 2, "the module has none for"),
-        ([f"{__name__}:clean_kernel", "--cc", "5.0"], 2, "compute capability '5.0' is not known"),
-        ([f"{__name__}:clean_kernel", "--threads", "2048"], 2, "must be 1 to 1024, got 2048"),
+        ([f"{__name__}:no_kernel"], 2, f"'MODULE:KERNEL': {__name__} has no kernel 'no_kernel'"),
+        ([f"{__name__}:clean_kernel", "--cc", "5.0"], 2, "'--cc': compute capability '5.0' is not known"),
+        ([f"{__name__}:clean_kernel", "--cc", "9.0", "--cc", "abc"], 2, "'--cc': compute capability 'abc'"),
+        ([f"{__name__}:clean_kernel", "--threads", "0"], 2, "'--threads': "),
+        ([f"{__name__}:clean_kernel", "--threads", "2048"], 2, "'--threads': "),
     ],
 )
 def test_the_command_rejects(capsys, arguments, status, message):

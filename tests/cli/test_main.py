@@ -54,7 +54,10 @@ from cnn_numba.cli import main, shared
             ["train", "--model", "mnist_rows", "--precision", "float16"],
             "return_sequences=False) computes in float32 only",
         ),
-        (["train", "--model", "text_transformer", "--augment", "crop"], "a text has no images to move"),
+        (
+            ["train", "--model", "text_transformer", "--augment", "crop"],
+            "crop moves images, and course-text is a text",
+        ),
         (["train", "--nonsense"], "No such option: --nonsense"),
         (["train", "surplus"], "unexpected extra argument"),
         (["predict"], "Missing argument 'IMAGE"),

@@ -16,9 +16,11 @@ from fresh_python import python
 from helpers import write_few_digits
 
 from cnn_numba import device
+from cnn_numba.cli.train import _line_printer
 from cnn_numba.data import files as data_files
 from cnn_numba.nn.layers import Flatten, Linear
 from cnn_numba.nn.models import MODELS, Sequential
+from cnn_numba.train.callbacks.log import Warned
 from cnn_numba.train.checkpoint import load_checkpoint
 from cnn_numba.train.lock import locked
 from cnn_numba.train.recipes import FAST
@@ -304,6 +306,13 @@ def test_a_training_that_learns_nothing_gives_a_warning(run, little):
         r"choose a learning rate below 100\n",
         err,
     )
+
+
+def test_a_line_is_a_warning_by_its_type_not_by_its_text(capsys):
+    log = _line_printer()
+    log("warning: the name of a folder")
+    log(Warned("few steps"))
+    assert capsys.readouterr() == ("warning: the name of a folder\n", "cnn-numba: few steps\n")
 
 
 def test_a_diverging_training_gives_one_line(run, little):

@@ -111,12 +111,16 @@ def test_pinned_memory_is_an_array():
     [
         (np.zeros((2, 3), np.float32), TypeError, r"x is an array on the host, shape \(2, 3\): copy it with"),
         ([[1.0]], TypeError, r"x must be an array on the device, got list: \[\[1.0\]\]"),
-        (device.zeros((2, 3), np.float64), TypeError, "x must have dtype float32, got float64"),
+        (
+            device.zeros((2, 3), np.float64),
+            TypeError,
+            r"x must have dtype float32, got float64: convert it with \.astype\(np\.float32\), on the host$",
+        ),
         (device.zeros((3, 2)), ValueError, r"x must have shape \(2, 3\), got \(3, 2\)"),
         (
             device.zeros((2, 6))[:, ::2],
             ValueError,
-            r"x must be C-contiguous, got shape \(2, 3\) with strides",
+            r"x must be C-contiguous, got .*\): convert it with np\.ascontiguousarray, on the host$",
         ),
     ],
 )

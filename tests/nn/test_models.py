@@ -252,8 +252,12 @@ def test_layers_of_wrong_shapes_raise(layers, match):
 @pytest.mark.parametrize(
     ("x", "error", "match"),
     [
-        (np.zeros((3, 1, 28, 28), np.float32), ValueError, "1 to 2 samples, got 3"),
-        (np.zeros((0, 1, 28, 28), np.float32), ValueError, "1 to 2 samples, got 0"),
+        (
+            np.zeros((3, 1, 28, 28), np.float32),
+            ValueError,
+            "got 3: pass fewer, or build it with batch_size=3$",
+        ),
+        (np.zeros((0, 1, 28, 28), np.float32), ValueError, "1 to 2 samples, got 0$"),
         (np.zeros((1, 28, 28), np.float32), ValueError, r"\(1, 28, 28\)"),
         (np.zeros((1, 1, 28, 28)), TypeError, "float64"),
         (np.zeros((1, 1, 28, 56), np.float32)[..., ::2], ValueError, "C-contiguous"),

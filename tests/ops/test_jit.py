@@ -190,6 +190,17 @@ def test_a_cache_that_others_may_write_to_is_not_used(tmp_path, monkeypatch):
         path.chmod(0o700)
 
 
+def test_a_cache_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "file"))
+    with pytest.warns(RuntimeWarning, match=rf"NUMBA_CACHE_DIR={tmp_path}/file are not used: File exists \("):
+        assert jit._folder("kernels") == Path(jit.__file__).parent / "__pycache__" / "kernels"
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # for root every folder is writeable
+    with pytest.warns(RuntimeWarning, match=rf"are not used: it is read-only \({tmp_path}\)"):
+        jit._folder("kernels")
+
+
 @pytest.mark.parametrize(
     ("given", "found"),
     [

@@ -256,10 +256,10 @@ def test_two_calls_give_the_same_bits(ops):
 
 
 WRONG_LABELS = [
-    (np.array([0, 3, 1], np.int32), ValueError, "labels must lie in 0..2, got 3 at position 1"),
+    (np.array([0, 3, 1], np.int32), ValueError, "got 3 at position 1: there are 3 classes, the columns"),
     (np.array([0, 1, -1], np.int32), ValueError, "labels must lie in 0..2, got -1 at position 2"),
     (np.array([2**31 - 1, 1, 1], np.int32), ValueError, "got 2147483647 at position 0"),
-    (np.array([0, 1, 2]), TypeError, "labels must have dtype int32, got int64"),
+    (np.array([0, 1, 2]), TypeError, "got int64: convert it with .astype(np.int32)"),
     (np.array([0, 1, 2], np.float32), TypeError, "labels must have dtype int32, got float32"),
     (np.array([0, 1], np.int32), ValueError, "labels must have shape (3,), got (2,)"),
     (np.array([[0, 1, 2]], np.int32), ValueError, "labels must have shape (3,), got (1, 3)"),

@@ -90,7 +90,12 @@ def test_check_array_accepts():
     ("array", "shape", "error", "match"),
     [
         ([1.0, 2.0], (2,), TypeError, r"x must be an array, got list: \[1\.0, 2\.0\]"),
-        (np.zeros(2), (2,), TypeError, "x must have dtype float32, got float64"),
+        (
+            np.zeros(2),
+            (2,),
+            TypeError,
+            r"x must have dtype float32, got float64: convert it with \.astype\(np\.float32\)$",
+        ),
         (
             device.zeros(2),
             (2,),
@@ -116,7 +121,7 @@ def test_check_array_accepts():
             np.zeros((4, 2), np.float32).T,
             (2, 4),
             ValueError,
-            r"C-contiguous, got shape \(2, 4\) with strides",
+            r"C-contiguous, got shape \(2, 4\) with strides \(4, 8\): convert it with np\.ascontiguousarray$",
         ),
         (strided(np.zeros((2, 3), np.float32)), None, ValueError, r"C-contiguous, got shape \(2, 3\)"),
     ],
@@ -124,6 +129,13 @@ def test_check_array_accepts():
 def test_check_array_rejects(array, shape, error, match):
     with pytest.raises(error, match=match):
         check_array("x", array, shape)
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((2, 2)), np.zeros((2, 2), np.float32).T])
+def test_no_copy_is_advised_of_an_array_that_is_written(wrong):
+    with pytest.raises((TypeError, ValueError), match=r"^out must ") as caught:
+        check_array("out", wrong, None, writeable=True)
+    assert "convert" not in str(caught.value)  # the result would be in the copy
 
 
 @pytest.mark.parametrize("place", [np.zeros, device.zeros])

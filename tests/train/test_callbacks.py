@@ -14,7 +14,7 @@ from cnn_numba.train.alone import ALONE, Alone
 from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.callbacks.divergence import Divergence, TrainingDiverged, first_not_finite
 from cnn_numba.train.callbacks.interrupts import Interrupted, Interrupts
-from cnn_numba.train.callbacks.log import Log
+from cnn_numba.train.callbacks.log import Log, Warned
 from cnn_numba.train.callbacks.progress import OnStep, Progress
 from cnn_numba.train.callbacks.saving import Saving
 from cnn_numba.train.checkpoint import load_checkpoint
@@ -161,6 +161,17 @@ def test_the_log_warns_of_few_steps_and_gives_each_epoch_a_line():
         "warning: the loss rose from 0.4 in the first step to 0.5 in the last epoch: choose a learning rate "
         "below 0.01",
     ]
+    assert [isinstance(line, Warned) for line in lines] == [True, False, True]
+
+
+def test_a_huge_loss_is_logged_in_a_few_digits():
+    lines = []
+    run = a_run(lines)
+    run.entry, run.remarks = ENTRY | {"train_loss": 2.87814130856847650848768e23, "test_loss": 1234.5}, []
+    run.finish_epoch()
+    Log().epoch_end(run)
+    (line,) = lines
+    assert "train loss 2.878e+23, accuracy 50.00%; test loss 1234.5000, " in line
 
 
 @pytest.mark.parametrize(("resumed", "epochs"), [(True, 3), (False, 10)])

@@ -24,6 +24,7 @@ from cnn_numba.data import Dataset, load
 from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import MODELS, Sequential, mnist_cnn
 from cnn_numba.ops.gather.cpu import gather_batch
+from cnn_numba.train.callbacks.log import Warned
 from cnn_numba.train.checkpoint import load_checkpoint, load_model, restore, save_checkpoint
 from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
@@ -628,7 +629,7 @@ def test_another_test_set_is_rejected(tmp_path, part):
 def warnings_of(**options):
     lines = []
     run(log=lines.append, **options)
-    return [line for line in lines if line.startswith("warning: ")]
+    return [line for line in lines if isinstance(line, Warned)]
 
 
 def test_few_steps_give_a_warning():

@@ -102,13 +102,17 @@ def read_text(path: str | PathLike | None = None) -> tuple[Windows, Windows]:
     path = path / "course.txt" if os.path.isdir(path) else path
     try:
         paragraphs = path.read_text(encoding="ascii").splitlines(keepends=True)
+        count, size = len(paragraphs), sum(map(len, paragraphs))
         held_out = "".join(paragraphs[9::10])
         del paragraphs[9::10]
         train, test = Windows(encode("".join(paragraphs))), Windows(encode(held_out), stride=LENGTH)
     except (OSError, ValueError) as error:
         raise DataError(f"{path} can't be used as a text: {error}") from None
     if not (len(train) and len(test)):
-        raise DataError(f"{path} must have ten paragraphs or more, and hundreds of characters in each")
+        raise DataError(
+            f"{path} must have ten paragraphs or more, and hundreds of characters in each, got {size} "
+            f"characters in {count} paragraph{'s' * (count != 1)}"
+        )
     return train, test
 
 

@@ -112,7 +112,7 @@ class Environment:
         if self.size > 1:
             self.address, self.port = values.get("MASTER_ADDR", ""), _whole(values, "MASTER_PORT")
             if not self.address:
-                raise WorkersError("MASTER_ADDR, the name of the machine of worker 0, is not set")
+                raise WorkersError("MASTER_ADDR, the machine of worker 0, is not set: start with torchrun")
             if not 0 < self.port < 65536:
                 raise WorkersError(f"MASTER_PORT must lie in 1..65535, got {self.port}")
         # Whether torchrun itself hosts the store at that port.

@@ -21,7 +21,7 @@ accumulate_metrics = Spec("logits[N K], labels:int32[N], losses[N], totals!:floa
 
 def check_labels(labels, scores):
     """Raise ValueError unless each label on the host is the number of a column of the scores."""
-    check_indices(labels, scores.shape[1], "labels", ValueError)
+    check_indices(labels, scores.shape[1], "labels", ValueError, "classes, the columns of the scores")
 
 
 class Target(NamedTuple):

@@ -1,6 +1,5 @@
 """How the `cpu` backends compile: the decorators, and the cache on disk."""
 
-import contextlib
 import functools
 import hashlib
 import os
@@ -37,11 +36,13 @@ def _folder(name):
     given, reason = numba.config.CACHE_DIR, ""
     if given:
         # Others may have made the inner folder while they could still write to the outer one.
-        with contextlib.suppress(OSError):  # then Numba finds another
-            for folder in (Path(given), Path(given, name)):
+        for folder in (Path(given), Path(given, name)):
+            try:
                 folder.mkdir(0o700, parents=True, exist_ok=True)
-                if not reason and (doubt := doubt_folder(folder)):
-                    reason = f"{doubt} ({folder})"
+                doubt = doubt_folder(folder) or ("" if os.access(folder, os.W_OK) else "it is read-only")
+            except OSError as error:
+                doubt = error.strerror
+            reason = reason or (doubt and f"{doubt} ({folder})")
     if reason:
         warnings.warn(
             f"compiled functions in NUMBA_CACHE_DIR={given} are not used: {reason}. Set it to a new folder "

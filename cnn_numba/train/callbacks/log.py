@@ -12,8 +12,17 @@ FEW_STEPS = 50
 SLOW = 2.0
 
 
+class Warned(str):
+    """A line of the log that says that little was learned; others are what they are for `print`."""
+
+
+def figure(loss: float) -> str:
+    """Return a loss as text: with four decimals, but a huge one in a few digits."""
+    return f"{loss:.4f}" if loss < 1e6 else f"{loss:.4g}"
+
+
 class Log(Callback):
-    """Passes lines to ``run.log``; those that begin with "warning: " say that little was learned."""
+    """Passes lines to ``run.log``."""
 
     compiling = ""  # what the seconds of the first epoch include
 
@@ -24,8 +33,10 @@ class Log(Callback):
             batch_size = max(len(run.dataset.train_images) * run.epochs // FEW_STEPS, 1)
             epochs = math.ceil(FEW_STEPS / run.steps_per_epoch)
             run.log(
-                f"warning: few steps to learn from, {steps} in all: choose a batch size of at most "
-                f"{batch_size}, or at least {epochs} epochs"
+                Warned(
+                    f"warning: few steps to learn from, {steps} in all: choose a batch size of at most "
+                    f"{batch_size}, or at least {epochs} epochs"
+                )
             )
         self.timer = threading.Timer(SLOW, self._say_what_takes_long, [run])
         self.timer.daemon = True
@@ -47,8 +58,8 @@ class Log(Callback):
         last = run.entry
         seconds = f"{last['seconds']:.1f} s{self.compiling}"
         run.log(
-            f"epoch {run.epoch}/{run.epochs}: train loss {last['train_loss']:.4f}, "
-            f"accuracy {last['train_accuracy']:.2%}; test loss {last['test_loss']:.4f}, "
+            f"epoch {run.epoch}/{run.epochs}: train loss {figure(last['train_loss'])}, "
+            f"accuracy {last['train_accuracy']:.2%}; test loss {figure(last['test_loss'])}, "
             f"accuracy {last['test_accuracy']:.2%}; " + "; ".join([seconds, *run.remarks])
         )
         self.compiling = ""
@@ -58,6 +69,8 @@ class Log(Callback):
         last = run.history[-1]["train_loss"]
         if run.first_loss is not None and last > run.first_loss:
             run.log(
-                f"warning: the loss rose from {run.first_loss:.4g} in the first step to {last:.4g} in "
-                f"the last epoch: choose a learning rate below {run.optimizer.lr:g}"
+                Warned(
+                    f"warning: the loss rose from {run.first_loss:.4g} in the first step to {last:.4g} in "
+                    f"the last epoch: choose a learning rate below {run.optimizer.lr:g}"
+                )
             )

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from cnn_numba.train.callbacks.base import Callback
+from cnn_numba.train.callbacks.log import figure
 from cnn_numba.train.run import Run
 
 
@@ -26,7 +27,7 @@ class Progress(Callback):
         if self.bar.update(run.count) and run.stepper.cheap_totals:
             seen = min(run.step * run.batch_size, len(run.dataset.train_images))
             loss, accuracy = run.stepper.totals / (seen * run.model.predictions)
-            self.bar.set_postfix_str(f"loss {loss:.4f}, accuracy {accuracy:.2%}", refresh=False)
+            self.bar.set_postfix_str(f"loss {figure(loss)}, accuracy {accuracy:.2%}", refresh=False)
 
     def epoch_trained(self, run: Run) -> None:
         """Close the bar."""

@@ -83,8 +83,8 @@ def read(name):
 
 
 def write(name, content):
-    """Store bytes under a name; do nothing if that fails."""
-    with contextlib.suppress(OSError):
+    """Store bytes under a name; if that fails, only warn."""
+    try:
         place = _place()
         _make_room(place)
         handle, partial = tempfile.mkstemp(_OURS, ".partial-", place)
@@ -95,6 +95,8 @@ def write(name, content):
         except OSError:
             os.unlink(partial)
             raise
+    except OSError as error:
+        _warn(f"compiled kernels cannot be kept in {folder()}: {error.strerror}")
 
 
 def _seal(name, content):
@@ -112,22 +114,26 @@ def _place():
     return place
 
 
-_refused = set()
-
-
 def _refuse(path, reason):
-    """If there is a reason not to use a folder or a file, warn once and raise an OSError."""
-    if not reason:
-        return
-    if folder() not in _refused:
-        _refused.add(folder())
+    """If there is a reason not to use a folder or a file, warn and raise an OSError."""
+    if reason:
+        _warn(f"compiled kernels in {path} are not used: {reason}")
+        raise PermissionError(path)
+
+
+_warned = set()
+
+
+def _warn(problem):
+    """Warn once for each folder."""
+    if folder() not in _warned:
+        _warned.add(folder())
         warnings.warn(
-            f"compiled kernels in {path} are not used: {reason}. Each process compiles kernels again; set "
-            "GPULESS_CACHE to a folder that only you may write to (chmod 700), or delete what is not yours",
+            f"{problem}. Each process compiles kernels again; set GPULESS_CACHE to a folder with free space, "
+            "that only you may write to (chmod 700), or delete what is not yours",
             RuntimeWarning,
             stacklevel=1,
         )
-    raise PermissionError(path)
 
 
 @functools.cache
@@ -137,9 +143,10 @@ def _make_room(place):
     for entry in os.scandir(place):
         if not entry.name.endswith(_OURS):
             continue
-        state = entry.stat()
-        left = entry.name.startswith(".partial-") and time.time() - state.st_mtime > _DAY
-        found.append((0.0 if left else state.st_mtime, state.st_size, entry.path))
+        with contextlib.suppress(FileNotFoundError):  # another process has deleted it
+            state = entry.stat()
+            left = entry.name.startswith(".partial-") and time.time() - state.st_mtime > _DAY
+            found.append((0.0 if left else state.st_mtime, state.st_size, entry.path))
     total = sum(size for _, size, _ in found)
     for used, size, path in sorted(found):
         if used and total <= LIMIT:

@@ -798,6 +798,9 @@ def test_a_kernel_is_found_by_name():
         find_kernel("no_such_module:kernel")
     with pytest.raises(ValueError, match="has no kernel 'find_kernel'"):
         find_kernel(f"{module}:find_kernel")
+    with pytest.raises(ValueError, match=r"has no kernel 'k'; it has .*\bclean_kernel\b") as caught:
+        find_kernel(f"{__name__}:k")
+    assert "half_of" not in str(caught.value)  # a device function
 
 
 SCRIPT = program_text("two_kernels.py")

@@ -121,7 +121,14 @@ def test_a_damaged_file_is_compiled_again(folder, compiled, damage):
 def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("GPULESS_CACHE", str(tmp_path / "file" / "kept"))
-    check()
+    with pytest.warns(
+        RuntimeWarning, match=f"cannot be kept in {tmp_path}/file/kept: .*; set GPULESS_CACHE to"
+    ):
+        check()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # one warning only
+        cache.write("one", b"content")
+        assert cache.read("one") is None
 
 
 def test_a_full_disk_stops_no_kernel(folder):
@@ -236,6 +243,13 @@ def test_files_of_others_stay_in_the_folder(folder, monkeypatch):
     monkeypatch.setattr(cache, "LIMIT", 0)
     cache.write("new", b"x")
     assert (folder / "letter.txt").exists()
+    assert cache.read("new") == b"x"
+
+
+def test_a_file_that_another_process_deletes_meanwhile_prevents_nothing(folder):
+    folder.mkdir(0o700)
+    (folder / "gone.gpuless").symlink_to("nowhere")
+    cache.write("new", b"x")
     assert cache.read("new") == b"x"
 
 
