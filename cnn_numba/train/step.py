@@ -25,12 +25,12 @@ from cnn_numba.nn.heads import loss_head
 from cnn_numba.nn.layer import is_watched
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
-from cnn_numba.train.alone import Part
 from cnn_numba.train.augment import Augmentation
 from cnn_numba.train.batches import batches_of
 from cnn_numba.train.graphs import Replay
 from cnn_numba.train.optim import Adam, Optimizer
 from cnn_numba.train.scaler import Scaler
+from cnn_numba.train.single_process import Part
 
 
 def train_step(

@@ -15,11 +15,11 @@ from cnn_numba.beyond.workers.agreement import Agreement, what_is_saved
 from cnn_numba.beyond.workers.process_group import WorkersError
 from cnn_numba.beyond.workers.shared_part import ShareScaler
 from cnn_numba.beyond.workers.timeline import Timeline
-from cnn_numba.train.alone import Alone
 from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.callbacks.divergence import TrainingDiverged
 from cnn_numba.train.extensions import EXTENSIONS
 from cnn_numba.train.scaler import Scaler, scaler_for
+from cnn_numba.train.single_process import SingleProcess
 
 
 def test_it_registers_itself():
@@ -163,7 +163,7 @@ def test_a_part_knows_its_share_and_why_there_are_no_graphs():
     assert (first, second) == (np.float32(2 / 3), np.float32(1 / 3))
     assert cuts == ["backward batch_norm1"]  # small enough for one bucket
     assert why.startswith("Batch normalisation of several workers")
-    assert not Alone().part(small_net(), Scaler(), Untimed()).no_graphs
+    assert not SingleProcess().part(small_net(), Scaler(), Untimed()).no_graphs
 
 
 def test_models_of_a_wrong_batch_size_raise():
@@ -174,4 +174,4 @@ def test_models_of_a_wrong_batch_size_raise():
         WorkersError, match=r"built for workers\.count\(batch_size\), got batches of \[4, 6\]"
     ):
         together(2, sizes)
-    assert Alone().batch_size(small_net()) == 32
+    assert SingleProcess().batch_size(small_net()) == 32

@@ -31,12 +31,12 @@ from cnn_numba.data import Dataset
 from cnn_numba.extras import MissingPackage
 from cnn_numba.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential
-from cnn_numba.train.alone import Alone
 from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.checkpoint import save_checkpoint
 from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.scaler import Scaler
+from cnn_numba.train.single_process import SingleProcess
 
 BATCH = 10
 # Ten steps per epoch; the last batch has two images, so two of four workers have none.
@@ -165,7 +165,7 @@ def training(
     data, workers=None, backend="cpu", optimizer=SGD, network=toy_cnn, epochs=STEPS // 10, **options
 ):
     """Train as one of the workers; return losses, parameters, optimiser's state and history."""
-    workers = workers or Alone()
+    workers = workers or SingleProcess()
     # Different weights on every worker: all must start with the first one's.
     model = network(workers.count(BATCH), backend, seed=3 + workers.rank)
     settings = {"momentum": 0.9} if optimizer is SGD else {}
@@ -238,7 +238,7 @@ def test_evaluation_counts_every_image_once(data, count):
         part = data.test_images[:count], data.test_labels[:count], data.mean, data.std
         return evaluate(toy_cnn(2, "reference"), *part, workers=workers)
 
-    expected = measure(Alone())
+    expected = measure(SingleProcess())
     for measured in together(5, measure):
         assert measured == pytest.approx(expected, abs=1e-12)
 
@@ -590,7 +590,7 @@ def test_a_training_resumes_with_another_number_of_workers(data, tmp_path):
                 data, workers, "reference", optimizer=Adam, schedule="constant", out=folder, **options
             )
 
-        results = together(size, trained) if size > 1 else [trained(Alone())]
+        results = together(size, trained) if size > 1 else [trained(SingleProcess())]
         assert not [path for path in tmp_path.iterdir() if path.name != "worker0"]
     for mine in results:
         np.testing.assert_allclose(mine[1][0], whole[1][0], rtol=0, atol=1e-10)
@@ -828,7 +828,7 @@ def test_unequal_versions_are_named(monkeypatch):
 
 def test_a_restarted_training_resumes_only_from_its_own_checkpoint(data, tmp_path):
     def trained(run, restarted, epochs=2):
-        workers, lines = Alone(), []
+        workers, lines = SingleProcess(), []
         workers.run_id, workers.restarted = run, restarted
         training(data, workers, epochs=epochs, schedule="constant", out=tmp_path, log=lines.append)
         return " ".join(lines)
@@ -850,7 +850,7 @@ def test_a_timeline_has_the_phases_of_three_steps(data, tmp_path, backend, size)
     def trained(workers):
         return training(data, workers, backend, epochs=3, timeline=file)
 
-    together(size, trained) if size > 1 else trained(Alone())
+    together(size, trained) if size > 1 else trained(SingleProcess())
     record = json.loads(file.read_text())
     assert (record["workers"], record["device"], record["model"]) == (size, backend, "toy_cnn")
     assert (record["batch_size"], record["steps"]) == (BATCH, [20, 21, 22])

@@ -18,11 +18,11 @@ from cnn_numba.nn.layers import AvgPool2d, Conv2d, CrossEntropyLoss, Flatten, Li
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.backends import backend
 from cnn_numba.train import graphs, step
-from cnn_numba.train.alone import ALONE, Alone, Part
 from cnn_numba.train.augment import augmentation
 from cnn_numba.train.checkpoint import load_model
 from cnn_numba.train.loop import TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
+from cnn_numba.train.single_process import SINGLE, Part, SingleProcess
 from cnn_numba.train.step import train_step
 
 BATCH = 2
@@ -251,7 +251,7 @@ def fake_graphs(monkeypatch):
     return recorded
 
 
-class SecondOfTwo(Alone):
+class SecondOfTwo(SingleProcess):
     """A worker without an image from a batch of one, which leaves the gradients alone."""
 
     size, rank = 2, 1
@@ -266,7 +266,7 @@ class SecondPart(Part):
 
 @pytest.mark.parametrize(
     ("augment", "workers", "advances"),
-    [("none", ALONE, 0), ("crop", ALONE, 1), ("none", SecondOfTwo(), 1)],
+    [("none", SINGLE, 0), ("crop", SINGLE, 1), ("none", SecondOfTwo(), 1)],
 )
 def test_each_step_takes_its_rate_and_moves_the_cursors(data, augment, workers, advances):
     """Without an extra launch, except if no gathering kernel could move a cursor."""

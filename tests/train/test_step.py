@@ -5,7 +5,6 @@ import pytest
 from test_training import small_net, stripes
 
 from cnn_numba.nn.layers import CrossEntropyLoss
-from cnn_numba.train.alone import ALONE, Part
 from cnn_numba.train.batches import batches_of
 from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.extensions import EXTENSIONS, extension
@@ -13,6 +12,7 @@ from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.recipe import check_recipe, checksum
 from cnn_numba.train.records import plot_history, write_history
 from cnn_numba.train.scaler import Scaler, scaler_for
+from cnn_numba.train.single_process import SINGLE, Part
 from cnn_numba.train.step import phases_of, steps_of, train_step
 
 PHASES = ["forward", "loss", *(f"backward {name}" for name in ("linear2", "relu1", "linear1"))]
@@ -88,11 +88,11 @@ def test_wrong_arguments_of_a_step_are_named(wrong, message):
 
 def test_one_process_gets_the_whole_batch():
     model, array = small_net(), np.arange(3.0)
-    assert (ALONE.first, ALONE.many, ALONE.share(7), ALONE.count(7)) == (True, False, slice(0, 7), 7)
-    assert ALONE.all_reduce(array) is array
-    assert ALONE.exchange("a") == [ALONE.from_first(lambda: "a")] == ["a"]
-    assert (ALONE.batch_size(model), ALONE.callbacks()) == (32, [])
-    part = ALONE.part(model, Scaler(), None)
+    assert (SINGLE.first, SINGLE.many, SINGLE.share(7), SINGLE.count(7)) == (True, False, slice(0, 7), 7)
+    assert SINGLE.all_reduce(array) is array
+    assert SINGLE.exchange("a") == [SINGLE.from_first(lambda: "a")] == ["a"]
+    assert (SINGLE.batch_size(model), SINGLE.callbacks()) == (32, [])
+    part = SINGLE.part(model, Scaler(), None)
     assert part.scaler_of(7) is part.scaler
     assert (list(part.cuts), part.no_graphs, part.buckets()) == ([], "", [])
     with pytest.raises(NotImplementedError):

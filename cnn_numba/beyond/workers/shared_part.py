@@ -11,10 +11,10 @@ from cnn_numba.beyond.norm.layers import BatchNorm2d
 from cnn_numba.beyond.workers.sync_batch_norm import SyncBatchNorm
 from cnn_numba.device import Array, DeviceArray
 from cnn_numba.nn.models import Sequential
-from cnn_numba.train.alone import Alone, Part
 from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.optim import Optimizer
 from cnn_numba.train.scaler import Scaler
+from cnn_numba.train.single_process import Part, SingleProcess
 
 #: The size at which a bucket is full.
 BUCKET_BYTES = 2**18
@@ -28,7 +28,7 @@ class SharedPart(Part):
     gradients in the model's.
     """
 
-    def __init__(self, model: Sequential, workers: Alone, scaler: Scaler, timeline: Untimed) -> None:
+    def __init__(self, model: Sequential, workers: SingleProcess, scaler: Scaler, timeline: Untimed) -> None:
         super().__init__(scaler, timeline, workers)
         self.model = model
         self.layers, self.slices = _buckets(model)

@@ -17,7 +17,7 @@ from cnn_numba.train.callbacks.base import Callback, Untimed
 from cnn_numba.train.scaler import Scaler
 
 
-class Alone:
+class SingleProcess:
     """The only worker of a training run in one process."""
 
     rank, size = 0, 1  #: The number of this worker, and of workers
@@ -82,12 +82,12 @@ class Alone:
         return []
 
 
-ALONE = Alone()
+SINGLE = SingleProcess()
 
 
 def check_workers(workers: object) -> None:
     """Raise TypeError unless these are workers."""
-    if not isinstance(workers, Alone):
+    if not isinstance(workers, SingleProcess):
         raise TypeError(f"workers must be what beyond.workers.joining.join yields, got {shown(workers)}")
 
 
@@ -99,7 +99,7 @@ class Part:
     no_graphs = ""  #: Why there can be no CUDA graphs; empty if there can
 
     def __init__(
-        self, scaler: Scaler | None = None, timeline: Untimed | None = None, workers: Alone = ALONE
+        self, scaler: Scaler | None = None, timeline: Untimed | None = None, workers: SingleProcess = SINGLE
     ) -> None:
         self.scaler, self.timeline = scaler or Scaler(), timeline or Untimed()
         self.workers = workers
