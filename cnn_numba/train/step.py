@@ -294,7 +294,7 @@ class DeviceSteps(_Steps):
         gradients are needed before the update: by a scaler, by other workers, or if the update is watched.
         """
         first, part, optimizer = self.model.passes[0], self.part, self.optimizer
-        fuses = self.model.backend.ops.fuses("UPDATE_PARTS") and optimizer.gradients is self.model.gradients
+        fuses = self.model.backend.ops.fuses.update and optimizer.gradients is self.model.gradients
         is_plain = (type(part), type(part.scaler), type(optimizer)) == (Part, Scaler, Adam)
         watched = is_watched([optimizer, part.scaler], "scheduled_step")
         defers = isinstance(first, ConvChain) and fuses and is_plain and not watched
