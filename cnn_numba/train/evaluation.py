@@ -10,6 +10,7 @@ from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.batches import OTHER_BATCHES, batches_of
 from cnn_numba.train.graphs import Replay
+from cnn_numba.train.phases import Phase
 from cnn_numba.train.single_process import SINGLE, SingleProcess, check_workers
 
 
@@ -81,7 +82,7 @@ class Evaluation:
         losses = self.loss.forward(logits, labels)
         self.loss.ops.accumulate_metrics(losses, logits, labels, self.totals)
         self.batches.advance()
-        yield "measured"
+        yield Phase("measured")
 
 
 def check_counts(images: np.ndarray, labels: np.ndarray) -> None:

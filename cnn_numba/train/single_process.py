@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from cnn_numba.arguments import shown
 from cnn_numba.device import Array
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.callbacks.base import Callback, Untimed
+from cnn_numba.train.phases import Phase
 from cnn_numba.train.scaler import Scaler
 
 
@@ -95,7 +96,8 @@ class Part:
     """A worker's part of each batch, here the whole batch, and what a step does for it."""
 
     #: The phases of a step after which the host has work to do: a CUDA graph must end there.
-    cuts: Collection[str] = ()
+    cuts: Sequence[Phase] = ()
+    buckets: Sequence[dict[str, Any]] = ()  #: The `layers` and the `bytes` of each bucket of gradients
     no_graphs = ""  #: Why there can be no CUDA graphs; empty if there can
 
     def __init__(
@@ -104,18 +106,14 @@ class Part:
         self.scaler, self.timeline = scaler or Scaler(), timeline or Untimed()
         self.workers = workers
 
-    def scaler_of(self, count: int) -> Scaler:
-        """Return the scaler for this part of a batch of `count`."""
-        return self.scaler
+    def share_of(self, count: int) -> Array | None:
+        """Return this part's share of a batch of `count`, shape (1,); None for all of it."""
+        return None
 
-    def after(self, phase: str) -> None:
+    def after(self, phase: Phase) -> None:
         """Do what is due after a phase of a step."""
         self.timeline.note(phase)
 
-    def phases_of_nothing(self) -> Iterator[str]:
+    def phases_of_nothing(self) -> Iterator[Phase]:
         """Yield the phases before the update if this part is empty."""
         raise NotImplementedError("one process has all samples of a batch")
-
-    def buckets(self) -> list[dict[str, Any]]:
-        """Return the layers and the bytes of each bucket of gradients."""
-        return []

@@ -22,6 +22,7 @@ from cnn_numba.train.augment import augmentation
 from cnn_numba.train.checkpoint import load_model
 from cnn_numba.train.loop import TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
+from cnn_numba.train.phases import Phase
 from cnn_numba.train.single_process import SINGLE, Part, SingleProcess
 from cnn_numba.train.step import train_step
 
@@ -261,7 +262,7 @@ class SecondPart(Part):
     """The share of such a worker in a batch."""
 
     def phases_of_nothing(self):
-        yield "loss"
+        yield Phase("loss")
 
 
 @pytest.mark.parametrize(
@@ -427,7 +428,7 @@ def test_an_interrupted_step_leaves_no_batch_half_done(data):
     steps = step.steps_of(model, CrossEntropyLoss(BATCH, 4, "gpu"), Adam(model), data, pytest.fail, False)
     steps.begin(np.arange(IMAGES), [0.1])
     phases = steps._step(BATCH)
-    assert next(phases) == "gather"
+    assert next(phases) == Phase("gather")
     phases.close()
     device.copy(model.parameters, np.ones(model.parameters.shape, np.float32))
     first, second = (device.to_host(model.forward(steps.batches.x)).copy() for _ in range(2))
