@@ -435,6 +435,30 @@ def test_an_interrupted_step_leaves_no_batch_half_done(data):
     np.testing.assert_array_equal(first, second)
 
 
+def test_a_graph_ends_at_the_phases_in_cuts(monkeypatch):
+    events, cut = [], Phase("backward", "b")
+
+    def launches(count):
+        for name in "abcd":
+            events.append(name)
+            yield Phase("backward", name)
+
+    def record(part):
+        begin = len(events)
+        part()
+        launched = events[begin:]
+        del events[begin:]
+        return lambda: events.append(launched)
+
+    monkeypatch.setattr(graphs, "record", record)
+    replay = graphs.Replay(launches, after=events.append, cuts=[cut])
+    replay(3)  # compiles
+    assert events[:4] == ["a", Phase("backward", "a"), "b", cut]
+    events.clear()
+    replay(3)
+    assert events == [["a", "b"], cut, ["c", "d"]]
+
+
 @pytest.mark.slow
 def test_replaying_a_recorded_step_is_training(data, fake_graphs):
     models, measured = [toy_cnn(), toy_cnn()], []
