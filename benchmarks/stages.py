@@ -50,8 +50,7 @@ def stages_of(chain, gradient) -> list[Stage]:
     gradient : ndarray
     """
     stages, x = [], chain.x
-    for conv, pool in chain.links:
-        each = Convolution(conv.weight, conv.bias, conv.stride, conv.padding, conv.relu, pool)
+    for (conv, pool), each in zip(chain.stages, chain.convolutions(), strict=True):
         out = cpu.conv_chain_forward(x, [each])
         name = conv.name + (" + pooling" if pool else "")
         stages.append(Stage(name, x, each, out, out, bool(stages) or chain.needs_grad_input))

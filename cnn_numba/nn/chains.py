@@ -1,4 +1,7 @@
-"""Layers computed in one pass: convolutions, each with the ReLU and the max pooling after it."""
+"""Layers computed in one pass: convolutions, each with the ReLU and the max pooling after it.
+
+A *stage* is one convolution with its ReLU and pooling; a chain is the stages that follow one another.
+"""
 
 from __future__ import annotations
 
@@ -16,30 +19,65 @@ from cnn_numba.ops.backends import Backend
 from cnn_numba.ops.fused.checks import Convolution
 
 
+def chained(layers: Sequence[Layer], backend: Backend) -> list[Layer | ConvChain]:
+    """Return a model's built layers, with a `ConvChain` in place of those that form one.
+
+    A backend without chains, or in which operations of a chain were replaced, keeps all layers.
+    """
+    if not backend.ops.fuses.chain:
+        return list(layers)
+    passes: list[Layer | ConvChain] = []
+    rest = list(layers)
+    while rest:
+        stages = []
+        while rest and (stage := _first_stage(rest)):
+            stages.append(stage)
+            rest = rest[len(stage) :]
+        passes.append(ConvChain(stages) if stages else rest.pop(0))
+    return passes
+
+
+def _first_stage(layers: list[Layer]) -> list[Layer]:
+    """Return the convolution at the start with its ReLU and pooling; [] if a chain can't compute them.
+
+    Subclasses don't count: they may compute something else.
+    """
+    conv, *rest = layers
+    if type(conv) is not Conv2d or conv.precision != "float32" or max(conv.kernel_size) < 2:
+        return []
+    stage: list[Layer] = [conv]
+    if rest and type(rest[0]) is ReLU:
+        stage.append(rest.pop(0))
+    pool = rest[0] if rest else None
+    if type(pool) is MaxPool2d and (pool.kernel_size, pool.stride, pool.padding) == ((2, 2), (2, 2), (0, 0)):
+        stage.append(pool)
+    return stage
+
+
 class ConvChain:
-    """Neighbouring layers of a model that the backend computes in one pass.
+    """The stages of a model that the backend computes in one pass; each is a list of built layers.
 
     The chain does not keep the layers' `output` and a pooling's `argmax`. When one is read, the layers run
     one by one on the last batch: on the CPU with the parameters of that pass, on the GPU, which has no copy
     of those, with the current ones. The chain's own output does not change. If a layer has run by itself
-    since, the backward pass runs layer by layer. The layers are built, and the first one is a `Conv2d`.
+    since, the backward pass runs layer by layer.
     """
 
-    def __init__(self, links: Sequence[list[Layer]]) -> None:
-        self.layers = [layer for link in links for layer in link]
+    def __init__(self, stages: Sequence[list[Layer]]) -> None:
+        self.layers = [layer for stage in stages for layer in stage]
         first, backend = self.layers[0], self.layers[0].backend
         self.ops, self.on_device = backend.ops.fused, backend.on_device
         #: Each convolution, and whether a pooling follows it.
-        self.links: list[Any] = [(link[0], isinstance(link[-1], MaxPool2d)) for link in links]
+        self.stages: list[Any] = [(stage[0], isinstance(stage[-1], MaxPool2d)) for stage in stages]
         self.needs_grad_input, self.reference = first.needs_grad_input, weakref.ref(self)
         shape = first.input_shape
-        self.scratch = self.ops.conv_chain_scratch(shape, self._convolutions(), self.needs_grad_input)
+        self.scratch = self.ops.conv_chain_scratch(shape, self.convolutions(), self.needs_grad_input)
 
-    def _convolutions(self):
-        """Return the convolutions with the layers' current parameters."""
+    def convolutions(self) -> list[Convolution]:
+        """Return the stages as operations take them, with the layers' current parameters."""
         return [
             Convolution(conv.weight, conv.bias, conv.stride, conv.padding, conv.relu, pool)
-            for conv, pool in self.links
+            for conv, pool in self.stages
         ]
 
     def forward(self, x: Array, training: bool = True) -> Array:
@@ -51,8 +89,8 @@ class ConvChain:
             return x
         self.x = x
         out = first_rows(self.layers[-1].out, len(x))
-        self.ops.conv_chain_forward(x, self._convolutions(), out, scratch=self.scratch)
-        self.out, self.unfolded = out, False
+        self.ops.conv_chain_forward(x, self.convolutions(), out, scratch=self.scratch)
+        self.out, self.layers_ran = out, False
         self._own(self.reference)
         return out
 
@@ -62,13 +100,9 @@ class ConvChain:
         Call `forward` of the batch before the parameters change.
         """
         ops = self.layers[0].backend.ops
-        if is_watched(self.layers, "forward") or not ops.fuses("GATHER_PARTS"):
+        if is_watched(self.layers, "forward") or not ops.fuses.gather:
             return ops.gather.gather_batch_at(*arguments)
-        return self.ops.conv_chain_gather_at(self._convolutions(), self.scratch, *arguments)
-
-    def _own(self, reference):
-        for layer in self.layers:
-            layer.chain = reference
+        return self.ops.conv_chain_gather_at(self.convolutions(), self.scratch, *arguments)
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of all parameters; return that of the input (None if not needed)."""
@@ -79,9 +113,9 @@ class ConvChain:
                 gradient = layer.backward(gradient)
             return gradient
         grad_input: Any = self.layers[0]._grad_input_like(self.x) if self.needs_grad_input else False
-        grads = [(conv.grad_weight, conv.grad_bias) for conv, _ in self.links]
+        grads = [(conv.grad_weight, conv.grad_bias) for conv, _ in self.stages]
         _, grad_input = self.ops.conv_chain_backward(
-            grad_output, self.x, self._convolutions(), grads, grad_input, scratch=self.scratch
+            grad_output, self.x, self.convolutions(), grads, grad_input, scratch=self.scratch
         )
         return grad_input
 
@@ -100,13 +134,13 @@ class ConvChain:
             self.scratch = whole
             whole.begun[0] = None  # after an interrupt: the gathered batch will not be used
 
-    def unfold(self) -> None:
+    def run_layers(self) -> None:
         """Run the layers one by one, unless that is done, so that each has its output."""
-        if self.unfolded:
+        if self.layers_ran:
             return
         self._own(None)
-        now, result = [(conv.weight, conv.bias) for conv, _ in self.links], np.array(to_host(self.out))
-        self._set_parameters(self.scratch.parameters(self._convolutions()))
+        now, result = [(conv.weight, conv.bias) for conv, _ in self.stages], np.array(to_host(self.out))
+        self._set_parameters(self.scratch.parameters(self.convolutions()))
         try:
             x = self.x
             for layer in self.layers:
@@ -116,43 +150,12 @@ class ConvChain:
             copy(self.out, result)  # the layers round differently, and reading must not change training
         self._own(self.reference)
         # A graph on the GPU computes the next batch without calling `forward`.
-        self.unfolded = not self.on_device
+        self.layers_ran = not self.on_device
 
     def _set_parameters(self, pairs):
-        for (conv, _), (weight, bias) in zip(self.links, pairs, strict=True):
+        for (conv, _), (weight, bias) in zip(self.stages, pairs, strict=True):
             conv.weight, conv.bias = weight, bias
 
-
-def chained(layers: Sequence[Layer], backend: Backend) -> list[Layer | ConvChain]:
-    """Return a model's built layers, with a `ConvChain` in place of those that form one.
-
-    A backend without chains, or in which operations of a chain were replaced, keeps all layers.
-    """
-    if not backend.ops.fuses("PARTS"):
-        return list(layers)
-    passes: list[Layer | ConvChain] = []
-    rest = list(layers)
-    while rest:
-        links = []
-        while rest and (link := _next_link(rest)):
-            links.append(link)
-            rest = rest[len(link) :]
-        passes.append(ConvChain(links) if links else rest.pop(0))
-    return passes
-
-
-def _next_link(layers: list[Layer]) -> list[Layer]:
-    """Return the convolution at the start with its ReLU and pooling; [] if the chain can't compute them.
-
-    Subclasses don't count: they may compute something else.
-    """
-    conv, *rest = layers
-    if type(conv) is not Conv2d or conv.precision != "float32" or max(conv.kernel_size) < 2:
-        return []
-    link: list[Layer] = [conv]
-    if rest and type(rest[0]) is ReLU:
-        link.append(rest.pop(0))
-    pool = rest[0] if rest else None
-    if type(pool) is MaxPool2d and (pool.kernel_size, pool.stride, pool.padding) == ((2, 2), (2, 2), (0, 0)):
-        link.append(pool)
-    return link
+    def _own(self, reference):
+        for layer in self.layers:
+            layer.chain = reference

@@ -85,13 +85,13 @@ def loss_head(model: Sequential, loss: CrossEntropyLoss, samples: int) -> LossHe
     relu = before[-1] if before and type(before[-1]) is ReLU else None
     parts = [model, linear, loss] if relu is None else [model, relu, linear, loss]
     if (
-        type(linear) is not Linear
+        not all(backend.ops.fuses.head for backend in (model.backend, loss.backend))
+        or type(linear) is not Linear
         or type(loss) is not CrossEntropyLoss
         or linear.relu
         or linear.precision != "float32"
         or not linear.needs_grad_input
         or is_watched(parts, "forward", "backward")
-        or not all(backend.ops.fuses("HEAD_PARTS") for backend in (model.backend, loss.backend))
         or not model.backend.ops.fused.head_fits(samples, linear.out_features, linear.in_features)
     ):
         return None

@@ -34,7 +34,7 @@ class Saved:
         if layer.chain is not None:
             if (chain := layer.chain()) is None:
                 return None
-            chain.unfold()
+            chain.run_layers()
         return vars(layer).get(self.name)
 
     def __set__(self, layer: Any, value: Any) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.arguments import choice
+from cnn_numba.ops.fused import Fusions
 from cnn_numba.ops.shapes import DEVICE, HOST
 from gpuless import nvidia
 
@@ -43,10 +44,11 @@ class Operations:
         """Return the operations that are imported so far."""
         return {name for name in vars(self) if not name.startswith("_")}
 
-    def fuses(self, parts: str) -> bool:
-        """Return whether `fused` has a constant of this name, and the operations in it are these."""
-        known = getattr(vars(self).get("fused"), parts, None)
-        return known is not None and all(vars(self)[name] is part for name, part in known.items())
+    @property
+    def fuses(self) -> Fusions:
+        """What `fused` can compute together: True if these operations are the ones that it stands for."""
+        known, ours = getattr(vars(self).get("fused"), "FUSIONS", Fusions()), [*vars(self).values()]
+        return Fusions(*(bool(parts) and all(part in ours for part in parts) for parts in known))
 
     def replace(self, **modules: Any) -> "Operations":
         """Return these operations with some of them replaced."""

@@ -8,9 +8,10 @@ from cnn_numba import device
 from cnn_numba.arguments import instance
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
-from cnn_numba.train.alone import ALONE, Alone, check_workers
 from cnn_numba.train.batches import OTHER_BATCHES, batches_of
 from cnn_numba.train.graphs import Replay
+from cnn_numba.train.phases import Phase
+from cnn_numba.train.single_process import SINGLE, SingleProcess, check_workers
 
 
 def evaluate(
@@ -19,7 +20,7 @@ def evaluate(
     labels: np.ndarray,
     mean: float | tuple[float, ...] = 0.0,
     std: float | tuple[float, ...] = 1.0,
-    workers: Alone = ALONE,
+    workers: SingleProcess = SINGLE,
 ) -> tuple[float, float]:
     """Measure the mean loss, without label smoothing, and the accuracy, between 0 and 1, on labelled images.
 
@@ -47,7 +48,7 @@ class Evaluation:
     The images stay on the GPU; with `graph` a batch is one CUDA graph, recorded once for each batch size.
     """
 
-    def __init__(self, model: Sequential, *data: Any, workers: Alone = ALONE, graph: bool = False) -> None:
+    def __init__(self, model: Sequential, *data: Any, workers: SingleProcess = SINGLE, graph: bool = False):
         instance(model, "model", Sequential)
         check_workers(workers)
         check_counts(*data[:2])
@@ -81,7 +82,7 @@ class Evaluation:
         losses = self.loss.forward(logits, labels)
         self.loss.ops.accumulate_metrics(losses, logits, labels, self.totals)
         self.batches.advance()
-        yield "measured"
+        yield Phase("measured")
 
 
 def check_counts(images: np.ndarray, labels: np.ndarray) -> None:

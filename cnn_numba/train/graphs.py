@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from cnn_numba import device
+from cnn_numba.train.phases import Phase
 
 
 class GraphsUnavailable(RuntimeError):
@@ -62,10 +63,10 @@ class Replay:
     Parameters
     ----------
     function : callable
-        As in `record`, called with the batch size. It yields the name of each phase after launching it.
+        As in `record`, called with the batch size. It yields each phase after launching it.
     after : callable
-        Called with the name of each phase after its launches; in a replay only for the phases in `cuts`.
-    cuts : collection of str
+        Called with each phase after its launches; in a replay only with those in `cuts`.
+    cuts : collection of Phase
         The phases after which the host has work to do: one graph ends there and the next begins.
     log : callable
         Called once with a line of text if there can be no graphs; from then on the function runs directly.
@@ -75,9 +76,9 @@ class Replay:
 
     def __init__(
         self,
-        function: Callable[[int], Iterator[str]],
-        after: Callable[[str], object] = lambda phase: None,
-        cuts: Collection[str] = (),
+        function: Callable[[int], Iterator[Phase]],
+        after: Callable[[Phase], object] = lambda phase: None,
+        cuts: Collection[Phase] = (),
         log: Callable[[str], object] = lambda line: None,
         enabled: bool = True,
     ) -> None:
@@ -102,14 +103,15 @@ class Replay:
             self.compiled.add(count)
 
     def _record(self, count):
-        phases, parts, ends = self.function(count), [], [""]
+        phases, parts, end = self.function(count), [], None
 
         def part():
-            ends.append(next((phase for phase in phases if phase in self.cuts), None))
+            nonlocal end
+            end = next((phase for phase in phases if phase in self.cuts), None)
 
         try:
-            while ends[-1] is not None:
-                parts.append((record(part), ends[-1]))
+            while not parts or end is not None:
+                parts.append((record(part), end))
         except GraphsUnavailable as error:
             self.enabled = False
             # Within the handler: `benchmarks/epoch_gpu.py` asks which error is being handled.

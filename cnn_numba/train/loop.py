@@ -6,7 +6,6 @@ from os import PathLike
 from cnn_numba.arguments import instance, settings, shown
 from cnn_numba.data import Dataset
 from cnn_numba.nn.models import Sequential
-from cnn_numba.train.alone import ALONE, Alone, check_workers
 from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.callbacks.divergence import Divergence, TrainingDiverged
 from cnn_numba.train.callbacks.interrupts import Interrupted, Interrupts
@@ -19,6 +18,7 @@ from cnn_numba.train.optim import Optimizer
 from cnn_numba.train.recipe import Plan
 from cnn_numba.train.run import Run
 from cnn_numba.train.scaler import Scaler
+from cnn_numba.train.single_process import SINGLE, SingleProcess, check_workers
 
 __all__ = ["Interrupted", "TrainingDiverged", "evaluate", "fit"]
 
@@ -40,7 +40,7 @@ def fit(  # noqa: PLR0913 (these are the options of training)
     scaler: Scaler | bool | None = None,
     augment: str = "none",
     label_smoothing: float = 0.0,
-    workers: Alone = ALONE,
+    workers: SingleProcess = SINGLE,
     timeline: str | PathLike | None = None,
 ) -> list[dict[str, float]]:
     """Train a model on a data set, measuring it on the test images after each epoch.

@@ -14,7 +14,6 @@ from cnn_numba.data import Dataset, batches
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.backends import backend
-from cnn_numba.train.alone import Alone
 from cnn_numba.train.augment import augmentation
 from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
@@ -22,6 +21,7 @@ from cnn_numba.train.evaluation import check_counts
 from cnn_numba.train.optim import SCHEDULES, Optimizer
 from cnn_numba.train.recipe import Plan, recipe_of
 from cnn_numba.train.scaler import scaler_for
+from cnn_numba.train.single_process import SingleProcess
 from cnn_numba.train.step import steps_of
 
 
@@ -34,7 +34,7 @@ class Run:
         dataset: Dataset,
         optimizer: Optimizer,
         plan: Plan,
-        workers: Alone,
+        workers: SingleProcess,
         scaler: Any,
         timeline: Untimed,
         log: Callable[[str], object] | None,

@@ -25,12 +25,13 @@ from cnn_numba.nn.heads import loss_head
 from cnn_numba.nn.layer import is_watched
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
-from cnn_numba.train.alone import Part
 from cnn_numba.train.augment import Augmentation
 from cnn_numba.train.batches import batches_of
 from cnn_numba.train.graphs import Replay
 from cnn_numba.train.optim import Adam, Optimizer
+from cnn_numba.train.phases import Phase
 from cnn_numba.train.scaler import Scaler
+from cnn_numba.train.single_process import Part
 
 
 def train_step(
@@ -41,7 +42,7 @@ def train_step(
     labels: Array,
     lr: float | None = None,
     scaler: Scaler | None = None,
-    after: Callable[[str], object] = lambda phase: None,
+    after: Callable[[Phase], object] = lambda phase: None,
 ) -> tuple[Array, Array]:
     """Take one step: forward, loss, backward, update.
 
@@ -55,7 +56,7 @@ def train_step(
     scaler : LossScaler, optional
         Scales the gradients, and skips the update if that made one of them infinite.
     after : callable, optional
-        Called with the name of each finished phase: forward, loss, backward and a layer, update.
+        Called with each finished `Phase`: forward, loss, backward of each layer, update.
 
     Returns
     -------
@@ -77,13 +78,18 @@ def train_step(
     instance(model, "model", Sequential)
     scaler = Scaler() if scaler is None else scaler
     instance(scaler, "scaler", Scaler)
-    with closing(phases_of(model, loss, x, labels, scaler, lambda: scaler.step(optimizer, lr))) as phases:
-        while True:
-            try:
-                phase = next(phases)
-            except StopIteration as end:
-                return end.value
+    results: Any = None
+
+    def step():
+        nonlocal results
+        results = yield from phases_of(model, loss, x, labels, scaler)
+        scaler.step(optimizer, lr)
+        yield Phase("update")
+
+    with closing(step()) as phases:
+        for phase in phases:
             after(phase)
+    return results
 
 
 def phases_of(
@@ -92,34 +98,36 @@ def phases_of(
     x: Array,
     labels: Array,
     scaler: Scaler,
-    update: Callable[[], object],
     totals: Array | None = None,
-) -> Generator[str, None, tuple[Array, Array]]:
-    """Take one step, and yield the name of each finished phase; return losses and logits.
+    share: Array | None = None,
+) -> Generator[Phase, None, tuple[Array, Array]]:
+    """Take a step up to the update, and yield each finished phase; return losses and logits.
 
-    `train_step` runs it, and CUDA graphs record it. With `totals` it also calls `accumulate_metrics`.
+    `train_step` runs it, and CUDA graphs record it. With `totals` it also calls `accumulate_metrics`. With
+    `share`, shape (1,), the gradients are those of this share of a larger batch.
     """
-    # A scaler has to change the gradient of the logits before the rest of the backward pass.
-    is_plain = type(scaler).scale_gradient is Scaler.scale_gradient
-    end = loss_head(model, loss, len(labels)) if is_plain else None
-    features = model.forward(x, training=True, until=end.first if end else None)
-    yield "forward"
-    losses = (end or loss).forward(features, labels)
-    if end is None and totals is not None:
+    # The gradient of the logits has to be scaled before the rest of the backward pass.
+    is_plain = share is None and type(scaler).scale_gradient is Scaler.scale_gradient
+    head = loss_head(model, loss, len(labels)) if is_plain else None
+    features = model.forward(x, training=True, until=head.first if head else None)
+    yield Phase("forward")
+    losses = (head or loss).forward(features, labels)
+    if head is None and totals is not None:
         loss.ops.accumulate_metrics(losses, features, labels, totals)
-    yield "loss"
+    yield Phase("loss")
     with scaler.quiet():
-        if end is None:
-            layers = model.backward_by_layer(scaler.scale_gradient(loss.backward()))
+        if head is None:
+            gradient = scaler.scale_gradient(loss.backward())
+            if share is not None:
+                model.backend.ops.update.scale_gradient(gradient, share, gradient)
+            layers = model.backward_by_layer(gradient)
         else:
-            rest = model.backward_by_layer(end.backward(labels, totals), until=end.layers[0])
-            layers = itertools.chain(reversed(end.layers), rest)
+            rest = model.backward_by_layer(head.backward(labels, totals), until=head.layers[0])
+            layers = itertools.chain(reversed(head.layers), rest)
         for layer in layers:
-            yield f"backward {layer.name}"
+            yield Phase("backward", layer.name)
     device.join()
-    update()
-    yield "update"
-    return losses, end.linear.output if end else features
+    return losses, head.linear.output if head else features
 
 
 def steps_of(
@@ -158,18 +166,19 @@ class _Steps:
         self.batches = batches_of(model, *data, augmentation=augmentation)
         self.stop = False  #: Whether a worker asked all to stop after the last step
 
-    def _phases(self, count, update, totals):
-        """Take one step, with ``update(scaler)``, and add it to `totals`; yield the name of each phase."""
-        mine, scaler = self.part.workers.count(count), self.part.scaler_of(count)
-        if mine:
+    def _phases(self, count, totals):
+        """Take one step, and add it to `totals`; yield each phase."""
+        part = self.part
+        if mine := part.workers.count(count):
             x, labels = self.batches.take(mine)
-            yield "gather"
-            yield from phases_of(self.model, self.loss, x, labels, scaler, lambda: update(scaler), totals)
+            yield Phase("gather")
+            share = part.share_of(count)
+            yield from phases_of(self.model, self.loss, x, labels, part.scaler, totals, share)
         else:
             self.batches.take_none()
-            yield from self.part.phases_of_nothing()
-            update(scaler)
-            yield "update"
+            yield from part.phases_of_nothing()
+        self._update()
+        yield Phase("update")
 
 
 class HostSteps(_Steps):
@@ -191,18 +200,19 @@ class HostSteps(_Steps):
 
     def take(self, count: int, stop: bool = False) -> None:
         """Take the next step, on `count` images of all workers together; `stop` asks all to stop after it."""
-        lr = next(self.lrs)
         self.sums[:] = 0, 0, stop
-        step = self._phases(count, lambda scaler: scaler.step(self.optimizer, lr), self.step_totals)
-        with closing(step) as phases:
+        with closing(self._phases(count, self.step_totals)) as phases:
             for phase in phases:
-                if phase == "loss":
+                if phase.kind == "loss":
                     wait_for_sums = self.part.workers.start(self.sums)
                 self.part.after(phase)
         wait_for_sums()
         self.totals += self.step_totals
         self.count, self.stop = count, self.sums[2] > 0
         self.batches.advance()
+
+    def _update(self):
+        self.part.scaler.step(self.optimizer, next(self.lrs))
 
     def wait(self) -> None:
         """Do nothing: on the CPU all steps are done."""
@@ -275,17 +285,16 @@ class DeviceSteps(_Steps):
         return float(total[0] / (self.count * self.model.predictions))
 
     def _step(self, count):
-        """Launch the kernels of one step, as a graph records them; yield the name of each phase."""
-        cursors = self.batches.step_cursor, self.batches.batch_cursor
-        with self._deferred_sums() as sums:
+        """Launch the kernels of one step, as a graph records them; yield each phase."""
+        with self._deferred_sums() as self.deferred:
+            yield from self._phases(count, self._totals)
 
-            def update(scaler):
-                if sums:
-                    self.optimizer.scheduled_step_with_sums(sums, scaler.rates, *cursors)
-                else:
-                    scaler.scheduled_step(self.optimizer, *cursors)
-
-            yield from self._phases(count, update, self._totals)
+    def _update(self):
+        scaler, cursors = self.part.scaler, (self.batches.step_cursor, self.batches.batch_cursor)
+        if self.deferred:
+            self.optimizer.scheduled_step_with_sums(self.deferred, scaler.rates, *cursors)
+        else:
+            scaler.scheduled_step(self.optimizer, *cursors)
 
     def _deferred_sums(self):
         """Return a context that yields the list of the sums that the backward pass leaves to the update.
@@ -294,7 +303,7 @@ class DeviceSteps(_Steps):
         gradients are needed before the update: by a scaler, by other workers, or if the update is watched.
         """
         first, part, optimizer = self.model.passes[0], self.part, self.optimizer
-        fuses = self.model.backend.ops.fuses("UPDATE_PARTS") and optimizer.gradients is self.model.gradients
+        fuses = self.model.backend.ops.fuses.update and optimizer.gradients is self.model.gradients
         is_plain = (type(part), type(part.scaler), type(optimizer)) == (Part, Scaler, Adam)
         watched = is_watched([optimizer, part.scaler], "scheduled_step")
         defers = isinstance(first, ConvChain) and fuses and is_plain and not watched

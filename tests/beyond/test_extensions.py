@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from test_callbacks import ENTRY, a_run, after_steps
+from test_step import batch
 from test_training import small_net
 from test_workers import together, toy_norm
 
@@ -13,13 +14,15 @@ from cnn_numba import LossScaler
 from cnn_numba.beyond.precision.scaling import ScaleWatch
 from cnn_numba.beyond.workers.agreement import Agreement, what_is_saved
 from cnn_numba.beyond.workers.process_group import WorkersError
-from cnn_numba.beyond.workers.shared_part import ShareScaler
 from cnn_numba.beyond.workers.timeline import Timeline
-from cnn_numba.train.alone import Alone
+from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.callbacks.divergence import TrainingDiverged
 from cnn_numba.train.extensions import EXTENSIONS
+from cnn_numba.train.phases import Phase
 from cnn_numba.train.scaler import Scaler, scaler_for
+from cnn_numba.train.single_process import SingleProcess
+from cnn_numba.train.step import phases_of
 
 
 def test_it_registers_itself():
@@ -64,10 +67,10 @@ def test_phases_of_the_chosen_steps_are_written_after_their_epoch(tmp_path):
     timeline.begin(run)
     for size in run.begin_epoch():
         timeline.step_begin(run)
-        timeline.note("gather")
-        end = timeline.spanning("reduce 0")
+        timeline.note(Phase("gather"))
+        end = timeline.summing(0)
         timeline.skip()
-        timeline.note("wait")
+        timeline.note(Phase("backward", "linear1"))
         assert (end is None) == (not timeline.recording) == (run.step < 2)
         if end is not None:
             end()
@@ -76,14 +79,20 @@ def test_phases_of_the_chosen_steps_are_written_after_their_epoch(tmp_path):
         assert timeline.path.exists() == (run.step == 5)
     record = json.loads(timeline.path.read_text())
     assert (record["workers"], record["steps"], record["buckets"]) == (1, [3, 4, 5], [])
-    assert [event["what"] for event in record["events"]] == ["gather", "reduce 0", "wait"] * 3
     assert min(event["start"] for event in record["events"]) == 0
+    what = [
+        {"kind": "gather", "layer": ""},
+        {"kind": "reduce", "bucket": 0},
+        {"kind": "backward", "layer": "linear1"},
+    ]
+    around = "worker", "step", "start", "end"
+    assert [{k: e[k] for k in e if k not in around} for e in record["events"]] == what * 3
 
 
 def test_no_times_are_noted_without_a_timeline():
     timeline = Untimed()
-    timeline.note("gather")
-    assert (timeline.recording, timeline.path, timeline.spanning("reduce 0")) == (False, None, None)
+    timeline.note(Phase("gather"))
+    assert (timeline.recording, timeline.path, timeline.summing(0)) == (False, None, None)
 
 
 # --- Workers -----------------------------------------------------------------------------------------------
@@ -146,24 +155,31 @@ def test_errors_of_workers_name_the_last_checkpoint(tmp_path):
     assert not caught.value.saved
 
 
-def test_a_share_scales_after_the_loss_scale():
-    model = small_net()
-    scaler = ShareScaler(LossScaler(model, scale=8.0), model, 0.25)
-    assert scaler.scale_gradient(np.ones((1, 2), np.float32)).tolist() == [[2.0, 2.0]]
+def test_a_share_scales_beside_the_loss_scale():
+    def gradients(scaler, share=None):
+        for _ in phases_of(model, CrossEntropyLoss(32, 2), x, labels, scaler, share=share):
+            pass
+        return model.gradients.copy()
+
+    model, (x, labels) = small_net(), batch()
+    plain, share = gradients(Scaler()), np.array([0.25], np.float32)
+    scaler = LossScaler(model, scale=8.0)
+    for given, factor in (((scaler,), 8), ((Scaler(), share), 0.25), ((scaler, share), 2)):
+        np.testing.assert_allclose(gradients(*given), factor * plain, rtol=1e-5, atol=1e-6)
 
 
 def test_a_part_knows_its_share_and_why_there_are_no_graphs():
     def shared(workers):
         model = toy_norm(workers.count(10), "cpu")
         part = workers.part(model, Scaler(), Untimed())
-        assert part.scaler_of(3) is part.scaler_of(3)
-        return part.scaler_of(3).share[0], list(part.cuts), part.no_graphs
+        assert part.share_of(3) is part.share_of(3)
+        return part.share_of(3)[0], part.cuts, part.no_graphs
 
     (first, cuts, why), (second, *_) = together(2, shared)
     assert (first, second) == (np.float32(2 / 3), np.float32(1 / 3))
-    assert cuts == ["backward batch_norm1"]  # small enough for one bucket
+    assert cuts == [Phase("backward", "batch_norm1")]  # small enough for one bucket
     assert why.startswith("Batch normalisation of several workers")
-    assert not Alone().part(small_net(), Scaler(), Untimed()).no_graphs
+    assert not SingleProcess().part(small_net(), Scaler(), Untimed()).no_graphs
 
 
 def test_models_of_a_wrong_batch_size_raise():
@@ -174,4 +190,4 @@ def test_models_of_a_wrong_batch_size_raise():
         WorkersError, match=r"built for workers\.count\(batch_size\), got batches of \[4, 6\]"
     ):
         together(2, sizes)
-    assert Alone().batch_size(small_net()) == 32
+    assert SingleProcess().batch_size(small_net()) == 32

@@ -25,18 +25,19 @@ from cnn_numba.beyond.precision.scaling import LossScaler
 from cnn_numba.beyond.workers import joining, process_group, shared_part
 from cnn_numba.beyond.workers.joining import environment
 from cnn_numba.beyond.workers.process_group import ProcessGroup, WorkersError
-from cnn_numba.beyond.workers.shared_part import SharedPart, ShareScaler
+from cnn_numba.beyond.workers.shared_part import SharedPart
 from cnn_numba.beyond.workers.workers import Workers
 from cnn_numba.data import Dataset
 from cnn_numba.extras import MissingPackage
 from cnn_numba.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential
-from cnn_numba.train.alone import Alone
 from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.checkpoint import save_checkpoint
 from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
+from cnn_numba.train.phases import Phase
 from cnn_numba.train.scaler import Scaler
+from cnn_numba.train.single_process import SingleProcess
 
 BATCH = 10
 # Ten steps per epoch; the last batch has two images, so two of four workers have none.
@@ -165,7 +166,7 @@ def training(
     data, workers=None, backend="cpu", optimizer=SGD, network=toy_cnn, epochs=STEPS // 10, **options
 ):
     """Train as one of the workers; return losses, parameters, optimiser's state and history."""
-    workers = workers or Alone()
+    workers = workers or SingleProcess()
     # Different weights on every worker: all must start with the first one's.
     model = network(workers.count(BATCH), backend, seed=3 + workers.rank)
     settings = {"momentum": 0.9} if optimizer is SGD else {}
@@ -223,11 +224,7 @@ def test_many_workers_round_as_one_does(data, size):
 def test_a_wrong_weight_is_seen(data, monkeypatch):
     exact, alone = training(data, backend="reference"), training(data)
     # The mean of the workers' means, which a batch that does not divide makes another number.
-    monkeypatch.setattr(
-        SharedPart,
-        "scaler_of",
-        lambda part, count: ShareScaler(part.scaler, part.model, 0.25),
-    )
+    monkeypatch.setattr(SharedPart, "share_of", lambda part, count: np.array([0.25], np.float32))
     wrong = together(4, lambda workers: training(data, workers))[0]
     assert (distance(wrong, exact) > 100 * (4 * distance(alone, exact) + 1e-6)).all()
 
@@ -238,7 +235,7 @@ def test_evaluation_counts_every_image_once(data, count):
         part = data.test_images[:count], data.test_labels[:count], data.mean, data.std
         return evaluate(toy_cnn(2, "reference"), *part, workers=workers)
 
-    expected = measure(Alone())
+    expected = measure(SingleProcess())
     for measured in together(5, measure):
         assert measured == pytest.approx(expected, abs=1e-12)
 
@@ -258,13 +255,15 @@ def test_buckets_hold_all_layers_from_last_to_first(monkeypatch):
     monkeypatch.setattr(shared_part, "BUCKET_BYTES", 400)
     part = SharedPart(model, Workers(0, 2), Scaler(), Untimed())
     # 12 * 4 + 4, 64 * 12 + 12 and 9 * 4 + 4 parameters
-    assert part.layers == [["linear2", "linear1"], ["conv1"]]
+    assert part.buckets == [
+        {"layers": ["linear2", "linear1"], "bytes": 832 * 4},
+        {"layers": ["conv1"], "bytes": 160},
+    ]
     assert part.slices == [slice(40, 872), slice(0, 40)]
-    assert [bucket["bytes"] for bucket in part.buckets()] == [832 * 4, 160]
-    assert part.cuts == ["backward linear1", "backward conv1"]
+    assert part.cuts == [Phase("backward", "linear1"), Phase("backward", "conv1")]
     monkeypatch.setattr(shared_part, "BUCKET_BYTES", 4)
     part = SharedPart(model, Workers(0, 2), Scaler(), Untimed())
-    assert part.layers == [["linear2"], ["linear1"], ["conv1"]]
+    assert [bucket["layers"] for bucket in part.buckets] == [["linear2"], ["linear1"], ["conv1"]]
 
 
 def test_a_bucket_is_reduced_during_the_backward_pass_of_earlier_layers(data):
@@ -590,7 +589,7 @@ def test_a_training_resumes_with_another_number_of_workers(data, tmp_path):
                 data, workers, "reference", optimizer=Adam, schedule="constant", out=folder, **options
             )
 
-        results = together(size, trained) if size > 1 else [trained(Alone())]
+        results = together(size, trained) if size > 1 else [trained(SingleProcess())]
         assert not [path for path in tmp_path.iterdir() if path.name != "worker0"]
     for mine in results:
         np.testing.assert_allclose(mine[1][0], whole[1][0], rtol=0, atol=1e-10)
@@ -828,7 +827,7 @@ def test_unequal_versions_are_named(monkeypatch):
 
 def test_a_restarted_training_resumes_only_from_its_own_checkpoint(data, tmp_path):
     def trained(run, restarted, epochs=2):
-        workers, lines = Alone(), []
+        workers, lines = SingleProcess(), []
         workers.run_id, workers.restarted = run, restarted
         training(data, workers, epochs=epochs, schedule="constant", out=tmp_path, log=lines.append)
         return " ".join(lines)
@@ -850,20 +849,20 @@ def test_a_timeline_has_the_phases_of_three_steps(data, tmp_path, backend, size)
     def trained(workers):
         return training(data, workers, backend, epochs=3, timeline=file)
 
-    together(size, trained) if size > 1 else trained(Alone())
+    together(size, trained) if size > 1 else trained(SingleProcess())
     record = json.loads(file.read_text())
     assert (record["workers"], record["device"], record["model"]) == (size, backend, "toy_cnn")
     assert (record["batch_size"], record["steps"]) == (BATCH, [20, 21, 22])
-    layers = [f"backward {name}" for name in ("linear2", "relu1", "linear1", "flatten1", "pool1", "conv1")]
-    wait = ["wait"] if size > 1 else []
+    layers = ("linear2", "relu1", "linear1", "flatten1", "pool1", "conv1")
+    before, after = ("gather", "forward", "loss"), ("wait", "update") if size > 1 else ("update",)
+    expected = [*map(Phase, before), *(Phase("backward", layer) for layer in layers), *map(Phase, after)]
     # On a GPU the stream waits for a sum: the host does not see when it ends.
     sums = 0 if backend == "gpu" and size > 1 and device.hardware() else len(record["buckets"])
     for worker in range(size):
         for step in (20, 21, 22):
             mine = [e for e in record["events"] if (e["worker"], e["step"]) == (worker, step)]
-            phases = [event for event in mine if not event["what"].startswith("reduce")]
-            expected = ["gather", "forward", "loss", *layers, *wait, "update"]
-            assert [event["what"] for event in phases] == expected
+            phases = [event for event in mine if event["kind"] != "reduce"]
+            assert [Phase(event["kind"], event["layer"]) for event in phases] == expected
             assert all(a["end"] <= b["start"] for a, b in itertools.pairwise(phases))
             assert len(mine) - len(phases) == sums
 

@@ -19,6 +19,7 @@ from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.train.checkpoint import load_checkpoint
 from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import Adam
+from cnn_numba.train.phases import Phase
 
 pytest.importorskip("torch")
 
@@ -120,13 +121,16 @@ def assert_timeline(record):
     for worker in range(2):
         for step in record["steps"]:
             mine = [event for event in events if (event["worker"], event["step"]) == (worker, step)]
-            spans = {event["what"]: event for event in mine}
-            assert len(spans) == len(mine)
-            names = ["gather", "forward", "loss", "backward linear2", "backward conv1", "wait", "update"]
-            assert [event["what"] for event in mine if event["what"] in names] == names
-            for number, last in enumerate(("backward linear1", "backward conv1")):
-                assert spans[f"reduce {number}"]["start"] >= spans[last]["end"]
-                assert spans[f"reduce {number}"]["end"] <= spans["wait"]["end"] + 1e-3
+            sums = [event for event in mine if event["kind"] == "reduce"]
+            spans = {Phase(e["kind"], e["layer"]): e for e in mine if e not in sums}
+            assert len(spans) + len(sums) == len(mine)
+            last, end = [Phase("backward", names[-1]) for names in layers], Phase("wait")
+            kinds = [Phase(kind) for kind in ("gather", "forward", "loss")]
+            phases = [*kinds, Phase("backward", "linear2"), last[-1], end, Phase("update")]
+            assert [phase for phase in spans if phase in phases] == phases
+            for event in sums:
+                assert spans[last[event["bucket"]]]["end"] <= event["start"]
+                assert event["end"] <= spans[end]["end"] + 1e-3
 
 
 @pytest.mark.exhaustive("the one that is killed under torchrun is given up as well")

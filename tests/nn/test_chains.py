@@ -13,6 +13,7 @@ from cnn_numba.nn.chains import ConvChain
 from cnn_numba.nn.layers import AvgPool2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential, cifar_convnet, mnist_cnn_deep
 from cnn_numba.ops.backends import backend
+from cnn_numba.ops.fused import Fusions
 
 
 def names(model):
@@ -57,6 +58,20 @@ def test_backends_without_chains_or_with_custom_operations_keep_all_layers():
     mine = cpu._replace(ops=cpu.ops.replace(conv=SimpleNamespace(**vars(cpu.ops.conv))))
     assert not any(isinstance(step, ConvChain) for step in mnist_cnn(2, mine).passes)
     assert not any(isinstance(step, ConvChain) for step in mnist_cnn(2, precision="tf32").passes)
+
+
+def test_a_backend_fuses_its_own_operations_only():
+    cpu, gpu = backend("cpu").ops, backend("gpu").ops
+    assert cpu.fuses == Fusions(chain=True, gather=False, update=False, head=False)
+    assert gpu.fuses == Fusions(True, True, True, True)
+    for replaced, others in (
+        (gpu.activation, ["gather", "update"]),
+        (gpu.loss, ["chain", "gather", "update"]),
+    ):
+        name = replaced.__name__.split(".")[-2]
+        fuses = gpu.replace(**{name: SimpleNamespace(**vars(replaced))}).fuses
+        assert [each for each, can in fuses._asdict().items() if can] == others
+    assert not any(backend("reference").ops.fuses)
 
 
 def twins(make):

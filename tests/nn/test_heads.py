@@ -90,7 +90,7 @@ def test_the_phases_match_the_layers_and_the_totals_grow(rng):
     for loss in (loss_of(), watched(loss_of())):
         model, totals = network(), device.zeros(2, np.float64)
 
-        phases = list(phases_of(model, loss, x, labels, Scaler(), lambda: None, totals))
+        phases = list(phases_of(model, loss, x, labels, Scaler(), totals))
         found.append((phases, device.to_host(totals)))
     (phases, totals), (expected, others) = found
     assert phases == expected

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from test_training import small_net, stripes
 
-from cnn_numba.train.alone import ALONE, Alone
 from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.callbacks.divergence import Divergence, TrainingDiverged, first_not_finite
 from cnn_numba.train.callbacks.interrupts import Interrupted, Interrupts
@@ -23,11 +22,12 @@ from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import Adam
 from cnn_numba.train.recipe import Plan
 from cnn_numba.train.run import Run
+from cnn_numba.train.single_process import SINGLE, SingleProcess
 
 ENTRY = dict.fromkeys(HISTORY_KEYS, 0.5) | {"epoch": 1, "seconds": 2.0}
 
 
-def a_run(lines=None, out=None, resume=False, epochs=3, workers=ALONE):
+def a_run(lines=None, out=None, resume=False, epochs=3, workers=SINGLE):
     """Return a training run of five steps per epoch, before its first step."""
     model = small_net()
     plan = Plan(epochs, "constant", 0, "none", 0.0, True, out, resume)
@@ -102,7 +102,7 @@ def test_ctrl_c_is_handled_after_the_step():
 
 
 def test_one_worker_asks_and_all_stop_after_the_same_step():
-    class Two(Alone):
+    class Two(SingleProcess):
         size = 2
 
     run, interrupts = a_run(), Interrupts()
@@ -259,7 +259,7 @@ def test_without_a_folder_nothing_is_saved_or_resumed():
 
 def test_after_a_restart_a_run_resumes_from_its_own_checkpoint(tmp_path):
     def begun(name):
-        run = a_run(out=tmp_path, workers=Alone())
+        run = a_run(out=tmp_path, workers=SingleProcess())
         run.workers.run_id, run.workers.restarted = name, True
         Saving().begin(run)
         return run
@@ -272,7 +272,7 @@ def test_after_a_restart_a_run_resumes_from_its_own_checkpoint(tmp_path):
 
 
 def test_only_the_first_worker_writes(tmp_path):
-    class Second(Alone):
+    class Second(SingleProcess):
         rank, size = 1, 2
 
         def from_first(self, function):

@@ -18,11 +18,12 @@ from cnn_numba.nn.layers import AvgPool2d, Conv2d, CrossEntropyLoss, Flatten, Li
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.backends import backend
 from cnn_numba.train import graphs, step
-from cnn_numba.train.alone import ALONE, Alone, Part
 from cnn_numba.train.augment import augmentation
 from cnn_numba.train.checkpoint import load_model
 from cnn_numba.train.loop import TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
+from cnn_numba.train.phases import Phase
+from cnn_numba.train.single_process import SINGLE, Part, SingleProcess
 from cnn_numba.train.step import train_step
 
 BATCH = 2
@@ -251,7 +252,7 @@ def fake_graphs(monkeypatch):
     return recorded
 
 
-class SecondOfTwo(Alone):
+class SecondOfTwo(SingleProcess):
     """A worker without an image from a batch of one, which leaves the gradients alone."""
 
     size, rank = 2, 1
@@ -261,12 +262,12 @@ class SecondPart(Part):
     """The share of such a worker in a batch."""
 
     def phases_of_nothing(self):
-        yield "loss"
+        yield Phase("loss")
 
 
 @pytest.mark.parametrize(
     ("augment", "workers", "advances"),
-    [("none", ALONE, 0), ("crop", ALONE, 1), ("none", SecondOfTwo(), 1)],
+    [("none", SINGLE, 0), ("crop", SINGLE, 1), ("none", SecondOfTwo(), 1)],
 )
 def test_each_step_takes_its_rate_and_moves_the_cursors(data, augment, workers, advances):
     """Without an extra launch, except if no gathering kernel could move a cursor."""
@@ -427,11 +428,35 @@ def test_an_interrupted_step_leaves_no_batch_half_done(data):
     steps = step.steps_of(model, CrossEntropyLoss(BATCH, 4, "gpu"), Adam(model), data, pytest.fail, False)
     steps.begin(np.arange(IMAGES), [0.1])
     phases = steps._step(BATCH)
-    assert next(phases) == "gather"
+    assert next(phases) == Phase("gather")
     phases.close()
     device.copy(model.parameters, np.ones(model.parameters.shape, np.float32))
     first, second = (device.to_host(model.forward(steps.batches.x)).copy() for _ in range(2))
     np.testing.assert_array_equal(first, second)
+
+
+def test_a_graph_ends_at_the_phases_in_cuts(monkeypatch):
+    events, cut = [], Phase("backward", "b")
+
+    def launches(count):
+        for name in "abcd":
+            events.append(name)
+            yield Phase("backward", name)
+
+    def record(part):
+        begin = len(events)
+        part()
+        launched = events[begin:]
+        del events[begin:]
+        return lambda: events.append(launched)
+
+    monkeypatch.setattr(graphs, "record", record)
+    replay = graphs.Replay(launches, after=events.append, cuts=[cut])
+    replay(3)  # compiles
+    assert events[:4] == ["a", Phase("backward", "a"), "b", cut]
+    events.clear()
+    replay(3)
+    assert events == [["a", "b"], cut, ["c", "d"]]
 
 
 @pytest.mark.slow

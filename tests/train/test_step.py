@@ -5,18 +5,19 @@ import pytest
 from test_training import small_net, stripes
 
 from cnn_numba.nn.layers import CrossEntropyLoss
-from cnn_numba.train.alone import ALONE, Part
 from cnn_numba.train.batches import batches_of
 from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.extensions import EXTENSIONS, extension
 from cnn_numba.train.optim import SGD, Adam
+from cnn_numba.train.phases import Phase
 from cnn_numba.train.recipe import check_recipe, checksum
 from cnn_numba.train.records import plot_history, write_history
 from cnn_numba.train.scaler import Scaler, scaler_for
-from cnn_numba.train.step import phases_of, steps_of, train_step
+from cnn_numba.train.single_process import SINGLE, Part
+from cnn_numba.train.step import steps_of, train_step
 
-PHASES = ["forward", "loss", *(f"backward {name}" for name in ("linear2", "relu1", "linear1"))]
-PHASES += [f"backward {name}" for name in ("flatten1", "pool1", "conv1")]
+LAYERS = "linear2", "relu1", "linear1", "flatten1", "pool1", "conv1"
+PHASES = [Phase("forward"), Phase("loss"), *(Phase("backward", layer) for layer in LAYERS)]
 
 
 def batch(count=32):
@@ -28,17 +29,19 @@ def batch(count=32):
 
 
 def test_a_step_has_its_phases_and_updates_at_the_end():
-    model, loss, updates = small_net(), CrossEntropyLoss(32, 2), []
-    x, labels = batch()
-    phases = phases_of(model, loss, x, labels, Scaler(), lambda: updates.append(True))
-    assert [next(phases) for _ in PHASES] == PHASES
-    assert not updates
-    assert next(phases) == "update"
-    assert updates
-    with pytest.raises(StopIteration) as end:
-        next(phases)
-    losses, logits = end.value.value
+    model, seen = small_net(), []
+    before = model.parameters.copy()
+
+    def after(phase):
+        seen.append((phase, np.array_equal(model.parameters, before)))
+
+    losses, logits = train_step(model, CrossEntropyLoss(32, 2), SGD(model, lr=0.1), *batch(), after=after)
+    assert seen == [*((phase, True) for phase in PHASES), (Phase("update"), False)]
     assert (losses.shape, logits.shape) == ((32,), (32, 2))
+
+
+def test_a_phase_has_a_label():
+    assert [str(phase) for phase in PHASES[:3]] == ["forward", "loss", "backward linear2"]
 
 
 def test_a_step_by_hand_equals_a_step_of_a_training():
@@ -48,7 +51,7 @@ def test_a_step_by_hand_equals_a_step_of_a_training():
     steps.take(32)
     phases = []
     losses, _ = train_step(ours, loss, Adam(ours), *batch(), lr=1e-2, after=phases.append)
-    assert phases == [*PHASES, "update"]
+    assert phases == [*PHASES, Phase("update")]
     np.testing.assert_array_equal(ours.parameters, theirs.parameters)
     assert steps.last_loss() == pytest.approx(losses.mean())
 
@@ -60,13 +63,13 @@ def test_numpy_is_silent_in_the_backward_pass_of_a_scaler_alone():
 
     def fail(phase):
         seen[phase] = np.geterr()["over"]
-        if phase == "backward linear1":
+        if phase.layer == "linear1":
             raise ZeroDivisionError
 
     model, seen = small_net(), {}
     with np.errstate(over="warn"), pytest.raises(ZeroDivisionError) as caught:
         train_step(model, CrossEntropyLoss(32, 2), SGD(model), *batch(), scaler=Quiet(), after=fail)
-    assert (seen["loss"], seen["backward linear2"]) == ("warn", "ignore")
+    assert (seen[Phase("loss")], seen[Phase("backward", "linear2")]) == ("warn", "ignore")
     assert caught.tb is not None  # which keeps the step's frames alive
     assert np.geterr()["over"] == "warn"
 
@@ -88,13 +91,17 @@ def test_wrong_arguments_of_a_step_are_named(wrong, message):
 
 def test_one_process_gets_the_whole_batch():
     model, array = small_net(), np.arange(3.0)
-    assert (ALONE.first, ALONE.many, ALONE.share(7), ALONE.count(7)) == (True, False, slice(0, 7), 7)
-    assert ALONE.all_reduce(array) is array
-    assert ALONE.exchange("a") == [ALONE.from_first(lambda: "a")] == ["a"]
-    assert (ALONE.batch_size(model), ALONE.callbacks()) == (32, [])
-    part = ALONE.part(model, Scaler(), None)
-    assert part.scaler_of(7) is part.scaler
-    assert (list(part.cuts), part.no_graphs, part.buckets()) == ([], "", [])
+    assert (SINGLE.first, SINGLE.many, SINGLE.share(7), SINGLE.count(7)) == (
+        True,
+        False,
+        slice(0, 7),
+        7,
+    )
+    assert SINGLE.all_reduce(array) is array
+    assert SINGLE.exchange("a") == [SINGLE.from_first(lambda: "a")] == ["a"]
+    assert (SINGLE.batch_size(model), SINGLE.callbacks()) == (32, [])
+    part = SINGLE.part(model, Scaler(), None)
+    assert (part.share_of(7), part.cuts, part.no_graphs, part.buckets) == (None, (), "", ())
     with pytest.raises(NotImplementedError):
         Part().phases_of_nothing()
 

@@ -17,7 +17,7 @@ def timeline_picture(timeline: Mapping) -> plots.Picture:
     timeline : dict
         As ``cnn-numba train --timeline`` writes it.
     """
-    recorded = ([e for e in _events(timeline) if e["step"] == step] for step in timeline["steps"])
+    recorded = ([e for e in timeline["events"] if e["step"] == step] for step in timeline["steps"])
     events = min(recorded, key=lambda step: _span(step, min(event["start"] for event in step)))
     begin = min(event["start"] for event in events)
     fig, ax = plots.figure(size=(7.2, 0.9 + 1.0 * timeline["workers"]))
@@ -26,11 +26,11 @@ def timeline_picture(timeline: Mapping) -> plots.Picture:
         kind, low, tall = event["kind"], event["worker"], 0.4
         if kind == "reduce":
             tall = 0.4 / len(timeline["buckets"])
-            low += 0.42 + tall * int(event["of"])
+            low += 0.42 + tall * event["bucket"]
         colour = _KINDS.get(kind, plots.FAINT)
         bar = Rectangle((start, low), length, tall, facecolor=colour, edgecolor=plots.PAPER, linewidth=0.8)
         ax.add_patch(bar)
-        label = f"bucket {event['of']}" if kind == "reduce" else event["of"] or kind
+        label = f"bucket {event['bucket']}" if kind == "reduce" else event["layer"] or kind
         if length > _LETTER_WIDTH * len(label) * _span(events, begin):
             middle = start + length / 2, low + tall / 2
             ink = "white" if kind in ("backward", "wait") else plots.INK
@@ -63,7 +63,7 @@ def _worker_summary(events, worker, begin):
     mine = [event for event in events if event["worker"] == worker]
     back = max(event["end"] for event in mine if event["kind"] == "backward")
     spans = [
-        f"bucket {event['of']} from {1e3 * (event['start'] - begin):.0f} to "
+        f"bucket {event['bucket']} from {1e3 * (event['start'] - begin):.0f} to "
         f"{1e3 * (event['end'] - begin):.0f}"
         for event in mine
         if event["kind"] == "reduce"
@@ -98,44 +98,36 @@ def durations(timeline: Mapping) -> dict[str, list[float]]:
     for events in _steps_of_workers(timeline):
         spans = {}
         for event in events:
-            kind = event["what"] if event["kind"] == "reduce" else event["kind"]
-            start, end = spans.get(kind, (event["start"], event["end"]))
-            spans[kind] = min(start, event["start"]), max(end, event["end"])
-        for name, kind in _parts(timeline):
-            start, end = spans[kind]
+            part = event["kind"], event.get("bucket")
+            start, end = spans.get(part, (event["start"], event["end"]))
+            spans[part] = min(start, event["start"]), max(end, event["end"])
+        for name, part in _parts(timeline):
+            start, end = spans[part]
             found.setdefault(name, []).append(1e3 * (end - start))
     return found
-
-
-def _events(timeline):
-    """Return the events; of one called "backward conv1", `kind` is "backward" and `of` is "conv1"."""
-    parts = (event["what"].partition(" ") for event in timeline["events"])
-    return [
-        event | {"kind": kind, "of": of}
-        for event, (kind, _, of) in zip(timeline["events"], parts, strict=True)
-    ]
 
 
 def _steps_of_workers(timeline):
     """Return a list of events for each pair of step and worker."""
     return [
-        [event for event in _events(timeline) if (event["step"], event["worker"]) == (step, worker)]
+        [event for event in timeline["events"] if (event["step"], event["worker"]) == (step, worker)]
         for step in timeline["steps"]
         for worker in range(timeline["workers"])
     ]
 
 
 def _parts(timeline):
-    """Return the parts of a step to show: a label, and the beginning of the event's name."""
-    buckets = [(f"bucket {k} under way", f"reduce {k}") for k in range(len(timeline["buckets"]))]
-    return [("forward", "forward"), ("backward", "backward"), *buckets, ("waiting at the end", "wait")]
+    """Return the parts of a step to show: a label, and the events' kind and bucket."""
+    buckets = [(f"bucket {k} under way", ("reduce", k)) for k in range(len(timeline["buckets"]))]
+    passes = [(kind, (kind, None)) for kind in ("forward", "backward")]
+    return [*passes, *buckets, ("waiting at the end", ("wait", None))]
 
 
 def left_early(timeline: Mapping) -> int:
     """Return in how many recorded steps, of all workers, bucket 0 left during the backward pass."""
     count = 0
     for events in _steps_of_workers(timeline):
-        sent = next(event["start"] for event in events if event["what"] == "reduce 0")
+        sent = next(event["start"] for event in events if event.get("bucket") == 0)
         count += sent < max(event["end"] for event in events if event["kind"] == "backward")
     return count
 
@@ -152,8 +144,10 @@ def steps_picture(timeline: Mapping) -> plots.Picture:
     steps, workers = len(timeline["steps"]), timeline["workers"]
     fig, ax = plots.figure(size=(7.2, 2.5))
     summaries = [
-        _spread(ax, place, name, values, _KINDS.get(kind.split()[0]))
-        for place, ((name, kind), values) in enumerate(zip(_parts(timeline), found.values(), strict=True))
+        _spread(ax, place, name, values, _KINDS[kind])
+        for place, ((name, (kind, _)), values) in enumerate(
+            zip(_parts(timeline), found.values(), strict=True)
+        )
     ]
     ax.set_yticks(range(len(found)), list(found))
     ax.set(ylim=(len(found) - 0.5, -0.5), xlim=(0, None), xlabel="milliseconds")

@@ -12,14 +12,14 @@ from cnn_numba.arguments import shown
 from cnn_numba.beyond.workers.process_group import ProcessGroup, WorkersError
 from cnn_numba.beyond.workers.workers import Workers
 from cnn_numba.extras import need
-from cnn_numba.train.alone import Alone
+from cnn_numba.train.single_process import SingleProcess
 
 #: Seconds without a heartbeat after which a worker counts as lost.
 TIMEOUT = 30.0
 
 
 @contextmanager
-def join(timeout: float = TIMEOUT) -> Iterator[Alone]:
+def join(timeout: float = TIMEOUT) -> Iterator[SingleProcess]:
     """Join the workers that torchrun's environment names.
 
     Parameters
@@ -30,7 +30,7 @@ def join(timeout: float = TIMEOUT) -> Iterator[Alone]:
 
     Yields
     ------
-    Alone
+    SingleProcess
         `Workers`, if there are several; a single one needs no torch.
 
     Raises
@@ -40,7 +40,7 @@ def join(timeout: float = TIMEOUT) -> Iterator[Alone]:
     """
     env = environment()
     if env is None or env.size == 1:
-        yield _alone(env)
+        yield _single(env)
         return
     need("torch", f"Training with {env.size} workers")
     device.share_threads(env.local_size)
@@ -57,9 +57,9 @@ def join(timeout: float = TIMEOUT) -> Iterator[Alone]:
         raise
 
 
-def _alone(env):
+def _single(env):
     """Return a single worker, which torchrun may have started."""
-    workers = Alone()
+    workers = SingleProcess()
     if env is not None and "TORCHELASTIC_RUN_ID" in os.environ:
         # The parent is torchrun, which outlives the restarts.
         workers.run_id = f"{os.environ['TORCHELASTIC_RUN_ID']}, {socket.gethostname()}, {os.getppid()}"

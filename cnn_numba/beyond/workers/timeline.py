@@ -4,12 +4,14 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
 from cnn_numba.beyond.workers.process_group import WorkersError
 from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.callbacks.saving import check_writable
+from cnn_numba.train.phases import Phase
 from cnn_numba.train.run import Run
 from cnn_numba.whole_files import written_whole
 
@@ -24,7 +26,7 @@ class Timeline(Untimed):
     def __init__(self, path: str | PathLike) -> None:
         self.path = Path(path)
         self.steps = range(0)  # those to record, counted from 1 over all epochs
-        self.events = []  # (step, what, start, end)
+        self.events = []  # of each its step, its kind and layer or bucket, start and end
         self.step, self.mark = None, 0.0
 
     @property
@@ -70,37 +72,38 @@ class Timeline(Untimed):
                 "model": run.model.name,
                 "batch_size": run.batch_size,
                 "steps": list(self.steps),
-                "buckets": run.stepper.part.buckets(),
+                "buckets": run.stepper.part.buckets,
             }
             self._write(everyone, about)
 
     # --- Within a step -----------------------------------------------------------------------------------
 
-    def note(self, what: str) -> None:
+    def note(self, phase: Phase) -> None:
         """Record a phase, from the end of the one before it to now."""
         if self.step is not None:
-            now = time.monotonic()
-            self.events.append((self.step, what, self.mark, now))
-            self.mark = now
+            self._record(self.step, self.mark, **phase._asdict())
+            self.skip()
 
     def skip(self) -> None:
         """Let the next phase begin now."""
         self.mark = time.monotonic()
 
-    def spanning(self, what: str) -> Callable[[], None] | None:
-        """Return a function that records something beside the phases, from now to its call."""
+    def summing(self, bucket: int) -> Callable[[], None] | None:
+        """Return a function that records the sum of a bucket of gradients, from now to its call."""
         if self.step is None:
             return None
-        step, begun = self.step, time.monotonic()
-        return lambda: self.events.append((step, what, begun, time.monotonic()))
+        return partial(self._record, self.step, time.monotonic(), kind="reduce", bucket=bucket)
+
+    def _record(self, step, begun, **what):
+        self.events.append({"step": step, **what, "start": begun, "end": time.monotonic()})
 
     def _write(self, everyone, about):
         """Write the events of all workers, in seconds since the first one."""
-        begun = min(event[2] for events in everyone for event in events)
+        begun = min(event["start"] for events in everyone for event in events)
         events = [
-            {"worker": worker, "step": step, "what": what, "start": start - begun, "end": end - begun}
+            {"worker": worker, **event, "start": event["start"] - begun, "end": event["end"] - begun}
             for worker, events in enumerate(everyone)
-            for step, what, start, end in sorted(events, key=lambda event: event[2])
+            for event in sorted(events, key=lambda event: event["start"])
         ]
         with written_whole(self.path) as file:
             file.write((json.dumps(about | {"events": events}, indent=1) + "\n").encode())

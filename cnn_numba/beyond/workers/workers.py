@@ -16,12 +16,12 @@ from cnn_numba.beyond.workers.process_group import WorkersError
 from cnn_numba.beyond.workers.shared_part import SharedPart
 from cnn_numba.device import Array
 from cnn_numba.nn.models import Sequential
-from cnn_numba.train.alone import Alone, Part
 from cnn_numba.train.callbacks.base import Callback, Untimed
 from cnn_numba.train.scaler import Scaler
+from cnn_numba.train.single_process import Part, SingleProcess
 
 
-class Workers(Alone):
+class Workers(SingleProcess):
     """Several workers of a training run, as one of them sees them; SIGTERM sets `asked_to_end`.
 
     Parameters

@@ -4,3 +4,14 @@ A head is the last dense layer of a classifier with its loss. `cnn_numba.nn.chai
 choose the layers. On the GPU the first convolution can also gather its batch (`gpu_forward`), and Adam can
 add up the gradients of convolutions (`gpu_update`).
 """
+
+from typing import Any, NamedTuple
+
+
+class Fusions(NamedTuple):
+    """What a backend computes together: of each the operations' modules, None if it can't."""
+
+    chain: Any = None  # convolutions, each with its ReLU and max pooling
+    gather: Any = None  # gathering a batch with the first of them
+    update: Any = None  # Adam's update with their last sums
+    head: Any = None  # the last dense layers with the loss

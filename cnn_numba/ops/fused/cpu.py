@@ -28,7 +28,7 @@ import numpy as np
 
 from cnn_numba.ops.activation import cpu as activation
 from cnn_numba.ops.conv import cpu as conv
-from cnn_numba.ops.fused import checks
+from cnn_numba.ops.fused import Fusions, checks
 from cnn_numba.ops.fused.cpu_backward import backward
 from cnn_numba.ops.fused.cpu_forward import forward
 from cnn_numba.ops.fused.cpu_stage import Memory, lay_out
@@ -36,8 +36,7 @@ from cnn_numba.ops.fused.cpu_weights import add_up, pack_backward, pack_forward,
 from cnn_numba.ops.pool import cpu as pool
 from cnn_numba.ops.shapes import HOST
 
-#: The operations that a chain stands for.
-PARTS = {"conv": conv, "pool": pool, "activation": activation}
+FUSIONS = Fusions(chain=(conv, pool, activation))
 _NOT_NEEDED = np.empty((0, 0, 0, 0), np.float32)
 
 

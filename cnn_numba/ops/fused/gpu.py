@@ -18,7 +18,7 @@ from cnn_numba.arguments import MOST_ELEMENTS
 from cnn_numba.ops.activation import gpu as activation
 from cnn_numba.ops.conv import gpu as conv
 from cnn_numba.ops.dense import gpu as dense
-from cnn_numba.ops.fused import checks
+from cnn_numba.ops.fused import Fusions, checks
 from cnn_numba.ops.fused.gpu_backward import (
     conv2d_backward_weight_and_bias,
     conv2d_sum_weight_and_bias,
@@ -40,10 +40,7 @@ from cnn_numba.ops.pool import gpu as pool
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.update import gpu as update
 
-#: The operations that a chain stands for, those that it can do along with them, and those of a head.
-PARTS = {"conv": conv, "pool": pool, "activation": activation}
-GATHER_PARTS, UPDATE_PARTS = {"gather": gather}, {"update": update}
-HEAD_PARTS = {"dense": dense, "loss": loss, "activation": activation}
+FUSIONS = Fusions((conv, pool, activation), (gather,), (update,), (dense, loss, activation))
 
 
 class Stage(NamedTuple):

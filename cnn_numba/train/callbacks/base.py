@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from cnn_numba.train.phases import Phase
+
 
 class Callback:
     """Work of `fit` around its steps, which can't be given from outside; a subclass overrides some events.
@@ -48,12 +50,12 @@ class Untimed(Callback):
     path = None  #: The file they are written to
     recording = False  #: Whether the phases of this step are recorded, which waits for the GPU after each
 
-    def note(self, what: str) -> None:
-        """Record that a phase, which began at the end of the previous one, is over."""
+    def note(self, phase: Phase) -> None:
+        """Record that a phase is over, which began at the end of the previous one."""
 
     def skip(self) -> None:
         """Let the next phase begin now."""
 
-    def spanning(self, what: str) -> Callable[[], None] | None:
-        """Record work beside the phases from now on; return the function that ends it, None for none."""
+    def summing(self, bucket: int) -> Callable[[], None] | None:
+        """Record the sum of a bucket of gradients from now on; return what ends it, None for none."""
         return None

@@ -283,8 +283,10 @@ def test_the_kept_timeline_shows_a_transfer_under_the_backward_pass():
     events = workers.kept_timeline()["events"]
     for step in workers.kept_timeline()["steps"]:
         for worker in (0, 1):
-            mine = {e["what"]: e for e in events if (e["worker"], e["step"]) == (worker, step)}
-            assert mine["reduce 0"]["start"] < mine["backward conv1"]["start"] < mine["reduce 0"]["end"]
+            mine = [e for e in events if (e["worker"], e["step"]) == (worker, step)]
+            (bucket,) = (event for event in mine if event.get("bucket") == 0)
+            (conv1,) = (event for event in mine if event.get("layer") == "conv1")
+            assert bucket["start"] < conv1["start"] < bucket["end"]
 
 
 def test_the_stored_steps_differ_and_bucket_0_always_left_early():

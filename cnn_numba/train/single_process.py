@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,11 @@ from cnn_numba.arguments import shown
 from cnn_numba.device import Array
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.callbacks.base import Callback, Untimed
+from cnn_numba.train.phases import Phase
 from cnn_numba.train.scaler import Scaler
 
 
-class Alone:
+class SingleProcess:
     """The only worker of a training run in one process."""
 
     rank, size = 0, 1  #: The number of this worker, and of workers
@@ -82,12 +83,12 @@ class Alone:
         return []
 
 
-ALONE = Alone()
+SINGLE = SingleProcess()
 
 
 def check_workers(workers: object) -> None:
     """Raise TypeError unless these are workers."""
-    if not isinstance(workers, Alone):
+    if not isinstance(workers, SingleProcess):
         raise TypeError(f"workers must be what beyond.workers.joining.join yields, got {shown(workers)}")
 
 
@@ -95,27 +96,24 @@ class Part:
     """A worker's part of each batch, here the whole batch, and what a step does for it."""
 
     #: The phases of a step after which the host has work to do: a CUDA graph must end there.
-    cuts: Collection[str] = ()
+    cuts: Sequence[Phase] = ()
+    buckets: Sequence[dict[str, Any]] = ()  #: The `layers` and the `bytes` of each bucket of gradients
     no_graphs = ""  #: Why there can be no CUDA graphs; empty if there can
 
     def __init__(
-        self, scaler: Scaler | None = None, timeline: Untimed | None = None, workers: Alone = ALONE
+        self, scaler: Scaler | None = None, timeline: Untimed | None = None, workers: SingleProcess = SINGLE
     ) -> None:
         self.scaler, self.timeline = scaler or Scaler(), timeline or Untimed()
         self.workers = workers
 
-    def scaler_of(self, count: int) -> Scaler:
-        """Return the scaler for this part of a batch of `count`."""
-        return self.scaler
+    def share_of(self, count: int) -> Array | None:
+        """Return this part's share of a batch of `count`, shape (1,); None for all of it."""
+        return None
 
-    def after(self, phase: str) -> None:
+    def after(self, phase: Phase) -> None:
         """Do what is due after a phase of a step."""
         self.timeline.note(phase)
 
-    def phases_of_nothing(self) -> Iterator[str]:
+    def phases_of_nothing(self) -> Iterator[Phase]:
         """Yield the phases before the update if this part is empty."""
         raise NotImplementedError("one process has all samples of a batch")
-
-    def buckets(self) -> list[dict[str, Any]]:
-        """Return the layers and the bytes of each bucket of gradients."""
-        return []
