@@ -44,7 +44,7 @@ class Run:
             seed=integer(plan.seed, "seed", maximum=None),
             label_smoothing=settings(label_smoothing=plan.label_smoothing)[0],
         )
-        _check_fit_together(model, dataset, optimizer)
+        _check_fit_together(model, dataset)
         _check_graph(model, plan.graph)
         choice(plan.schedule, "schedule", SCHEDULES)
         self.model, self.dataset, self.optimizer, self.plan = model, dataset, optimizer, plan
@@ -128,9 +128,7 @@ class Run:
         self.order_state = self.generator.bit_generator.state
 
 
-def _check_fit_together(model, dataset, optimizer):
-    if optimizer.parameters is not model.parameters:
-        raise ValueError("the optimizer was made for another model: it would train that one")
+def _check_fit_together(model, dataset):
     check_counts(dataset.train_images, dataset.train_labels)
     check_counts(dataset.test_images, dataset.test_labels)
     if tuple(dataset.image_shape) != model.input_shape:

@@ -29,7 +29,7 @@ from cnn_numba.train.alone import Part
 from cnn_numba.train.augment import Augmentation
 from cnn_numba.train.batches import batches_of
 from cnn_numba.train.graphs import Replay
-from cnn_numba.train.optim import Adam, Optimizer
+from cnn_numba.train.optim import Adam, Optimizer, check_optimizer
 from cnn_numba.train.scaler import Scaler
 
 
@@ -75,6 +75,7 @@ def train_step(
     True
     """
     instance(model, "model", Sequential)
+    check_optimizer(optimizer, model)
     scaler = Scaler() if scaler is None else scaler
     instance(scaler, "scaler", Scaler)
     with closing(phases_of(model, loss, x, labels, scaler, lambda: scaler.step(optimizer, lr))) as phases:
