@@ -270,6 +270,39 @@ def test_a_layer_cannot_stand_in_a_model_twice():
         Sequential([Flatten(), Linear(4, 4), relu, Linear(4, 4), relu], (1, 2, 2))
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [
+        *(Conv2d(1, 2, 3), MaxPool2d(2), AvgPool2d(2), Flatten(), ReLU(), Sigmoid(), Tanh(), GELU()),
+        *(Chain([Sigmoid(), GELU()]), Residual([Tanh()])),
+    ],
+    ids=lambda layer: layer.kind,
+)
+def test_a_layer_says_that_its_forward_comes_first(layer):
+    layer.build((2, 1, 4, 4))
+    first = layer.layers[-1] if layer.layers else layer
+    with pytest.raises(AttributeError, match=rf"^{first.name} has no \w+ yet: call forward first$"):
+        layer.backward(np.zeros(layer.output_shape((2, 1, 4, 4)), np.float32))
+
+
+@pytest.mark.parametrize("build", MODELS.values(), ids=MODELS)
+def test_a_model_says_that_its_forward_comes_first(build):
+    model = build(batch_size=1)
+    with pytest.raises(AttributeError, match=rf"^{model.layers[-1].name} has no x yet: call forward first$"):
+        model.backward(np.zeros(model.shapes[-1], np.float32))
+    for layer in model.every_layer:
+        layer.needs_grad_input = True
+        gradient = np.zeros(layer.output_shape(layer.input_shape), np.float32)
+        with pytest.raises(AttributeError, match=r"^\w+\d has no \w+ yet: call forward first$"):
+            layer.backward(gradient)
+    np.testing.assert_array_equal(model.gradients, 0)
+
+
+def test_a_loss_says_that_its_forward_comes_first():
+    with pytest.raises(AttributeError, match="the loss has no gradient yet: call forward first"):
+        CrossEntropyLoss(2, 4).backward()
+
+
 def test_a_layer_allocates_its_working_memory():
     class Counting(ReLU):
         def allocate(self):
