@@ -136,8 +136,16 @@ class Layer:
         """Return the first n samples of each buffer, by its name."""
         return {name: first_rows(buffer, n) for name, buffer in buffers.items()}
 
-    def _refusal(self, takes, input_shape):
-        return ValueError(f"{self!r} takes {takes}, got {shown(input_shape)}")
+    def _refusal(self, takes, input_shape, channels=0):
+        advice = layout_advice(input_shape, channels)
+        return ValueError(f"{self!r} takes {takes}, got {shown(input_shape)}{advice}")
+
+
+def layout_advice(shape: Shape, channels: int) -> str:
+    """Return the end of a message about images of this shape: what to do if their channels come last."""
+    if len(shape) < 3 or shape[-1] != channels or shape[-3] == channels:
+        return ""
+    return "; images are NCHW, with the channels first: np.ascontiguousarray(np.moveaxis(images, -1, 1))"
 
 
 def is_watched(objects: Iterable[object], *names: str) -> bool:

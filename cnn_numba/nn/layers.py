@@ -73,7 +73,8 @@ class Conv2d(_Weighted):
     def output_shape(self, input_shape: Shape) -> Shape:
         """Return (N, out_channels, H_out, W_out)."""
         if len(input_shape) != 4 or input_shape[1] != self.in_channels:
-            raise self._refusal(f"inputs of shape (N, {self.in_channels}, H, W)", input_shape)
+            takes = f"inputs of shape (N, {self.in_channels}, H, W)"
+            raise self._refusal(takes, input_shape, self.in_channels)
         window = conv2d_window(input_shape, self.weight_shape, self.stride, self.padding)
         return (input_shape[0], self.out_channels, window.out_h, window.out_w)
 

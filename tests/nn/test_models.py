@@ -266,8 +266,24 @@ def test_wrong_batches_are_rejected(x, error, match):
 
 def test_a_layer_cannot_stand_in_a_model_twice():
     relu = ReLU()
-    with pytest.raises(ValueError, match="in the model twice"):
+    with pytest.raises(ValueError, match=r"ReLU\(\) is in the model twice, as relu1 and as relu2: "):
         Sequential([Flatten(), Linear(4, 4), relu, Linear(4, 4), relu], (1, 2, 2))
+
+
+CHANNELS_FIRST = "; images are NCHW, with the channels first"
+
+
+@pytest.mark.parametrize("layer", [Conv2d(3, 4, 3), BatchNorm2d(3)], ids=repr)
+def test_a_model_for_images_with_the_channels_last_names_the_layout(layer):
+    with pytest.raises(ValueError, match=rf"\(N, 3, H, W\), got \(64, 28, 28, 3\){CHANNELS_FIRST}"):
+        Sequential([layer], (28, 28, 3))
+    with pytest.raises(ValueError, match=r"got \(64, 4, 28, 28\)$"):
+        Sequential([layer], (4, 28, 28))
+
+
+def test_a_batch_with_the_channels_last_names_the_layout():
+    with pytest.raises(ValueError, match=rf"\(any, 1, 28, 28\), got \(2, 28, 28, 1\){CHANNELS_FIRST}"):
+        mnist_cnn().forward(np.zeros((2, 28, 28, 1), np.float32))
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,8 @@ class BatchNorm2d(_Norm):
     def output_shape(self, input_shape: Shape) -> Shape:
         """Return the shape of the input."""
         if len(input_shape) != 4 or input_shape[1] != self.num_features:
-            raise self._refusal(f"inputs of shape (N, {self.num_features}, H, W)", input_shape)
+            takes = f"inputs of shape (N, {self.num_features}, H, W)"
+            raise self._refusal(takes, input_shape, self.num_features)
         return input_shape
 
     def initialise(self, generator: np.random.Generator) -> None:
