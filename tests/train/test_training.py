@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -825,11 +826,48 @@ def test_an_optimizer_of_another_model_is_rejected():
 @pytest.mark.parametrize(("images", "labels"), [(0, 0), (150, 149), (149, 150)])
 def test_images_and_labels_must_have_the_same_length(images, labels):
     data, model = stripes(), small_net()
-    data = dataclasses.replace(
-        data, train_images=data.train_images[:images], train_labels=data.train_labels[:labels]
+    wrong = data.train_images[:images], data.train_labels[:labels]
+    match = (
+        rf"labels must have shape \({images},\), got \({labels},\)" if images else "one image or more, got 0"
     )
-    with pytest.raises(ValueError, match=f"got {images} images, {labels} labels"):
-        fit(model, data, Adam(model))
+    with pytest.raises(ValueError, match=match):
+        fit(model, dataclasses.replace(data, train_images=wrong[0], train_labels=wrong[1]), Adam(model))
+    with pytest.raises(ValueError, match=match):
+        evaluate(model, *wrong)
+
+
+each_backend = pytest.mark.parametrize(
+    "place", ["cpu", "reference", pytest.param("gpu", marks=pytest.mark.gpu)]
+)
+
+
+@each_backend
+@pytest.mark.parametrize("label", [12, 2, -1])
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_label_that_the_model_lacks_is_named_before_training(place, label, split, tmp_path):
+    data, model = stripes(), small_net(device=place)
+    labels = getattr(data, f"{split}_labels").copy()
+    labels[5] = label
+    data = dataclasses.replace(data, **{f"{split}_labels": labels})
+    what = f"for the 2 outputs of stripes_net, must lie in 0..1, got {label} at position 5"
+    with pytest.raises(ValueError, match=re.escape(f"the labels of stripes ({split}), {what}")):
+        fit(model, data, Adam(model), out=tmp_path / "out", progress=False)
+    with pytest.raises(ValueError, match=re.escape(what)):
+        evaluate(model, getattr(data, f"{split}_images"), labels)
+    assert not (tmp_path / "out").exists()
+
+
+@each_backend
+def test_labels_must_be_whole_numbers(place):
+    data = stripes()
+    with pytest.raises(TypeError, match="labels must have dtype int32, got float64"):
+        evaluate(small_net(device=place), data.test_images, data.test_labels.astype(float))
+
+
+def test_images_with_the_channels_last_name_the_layout():
+    images = np.moveaxis(stripes().test_images, 1, -1).copy()
+    with pytest.raises(ValueError, match=r"\(8, 8, 1\), but stripes_net takes \(1, 8, 8\); images are NCHW"):
+        evaluate(small_net(), images, stripes().test_labels)
 
 
 def test_counts_must_be_whole_numbers():
