@@ -887,9 +887,40 @@ def test_settings_may_be_numpys(tmp_path):
 def test_a_folder_that_cannot_be_written_raises_before_training(tmp_path):
     (tmp_path / "file").write_text("in the way")
     steps = []
-    with pytest.raises(OSError, match="file"):
-        run(tmp_path / "file", on_step=lambda step, loss: steps.append(step))
+    for out in ("file", "file/out"):
+        match = f"out must be a folder that can be written to, got {re.escape(str(tmp_path / out))}: "
+        with pytest.raises(OSError, match=match):
+            run(tmp_path / out, on_step=lambda step, loss: steps.append(step))
     assert steps == []
+
+
+def test_a_training_run_that_fails_leaves_no_empty_folder(tmp_path):
+    with pytest.raises(ValueError, match="nothing to resume from"):
+        run(tmp_path / "new" / "out", resume=True)
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "kept").mkdir()
+    with pytest.raises(ValueError, match="nothing to resume from"):
+        run(tmp_path / "kept" / "out", resume=True)
+    with pytest.raises(ValueError, match="nothing to resume from"):
+        run(tmp_path / "kept", resume=True)
+    assert list(tmp_path.iterdir()) == [tmp_path / "kept"]
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_a_folder_is_no_checkpoint(tmp_path):
+    with pytest.raises(ValueError, match=r"is a folder: give the file in it, such as .*checkpoint\.npz"):
+        load_model(tmp_path)
+
+
+def test_the_checkpoint_of_a_network_of_yours_is_read_as_its_message_says(tmp_path):
+    model, _ = run(tmp_path, epochs=1)
+    with pytest.raises(
+        ValueError, match=r"'stripes_net'; known are .*restore\(load_checkpoint\(path\), model\)"
+    ):
+        load_model(tmp_path / "checkpoint.npz")
+    twin = small_net(seed=5)
+    restore(load_checkpoint(tmp_path / "checkpoint.npz"), twin)
+    np.testing.assert_array_equal(twin.parameters, model.parameters)
 
 
 def test_resuming_with_another_backend_raises_and_other_threads_are_reported(tmp_path, monkeypatch):
