@@ -14,27 +14,39 @@ from pathlib import Path
 import numpy as np
 
 from cnn_numba import extras
-from cnn_numba.arguments import instance, integer
+from cnn_numba.arguments import instance, integer, shown
 from cnn_numba.data import files as data_files
 from cnn_numba.data.files import working_folder
 from cnn_numba.data.sources import ARRAYS, SOURCES, source_of
+from cnn_numba.ops.shapes import HOST
+from cnn_numba.ops.specs import Spec
 from cnn_numba.whole_files import remove_leftovers
 
 DATASETS = tuple(SOURCES)
 # Change this number with the format of the cached arrays: they are then converted again.
 _CACHE_FORMAT = 3
+_ARRAYS = Spec(
+    "train_images:uint8[N C H W], train_labels:int32[N], test_images:uint8[M C H W], test_labels:int32[M]"
+)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """A labelled set of images in memory, as `load` returns it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has another dtype or shape than below, or there are more images than labels, or fewer.
 
     Examples
     --------
     >>> blank, zero = np.zeros((4, 1, 2, 3), np.uint8), np.zeros(4, np.int32)
     >>> dataset = Dataset("blank", blank, zero, blank[:2], zero[:2], classes=("nothing",))
-    >>> dataset.image_shape, len(dataset.train_images), len(dataset.test_images)
-    ((1, 2, 3), 4, 2)
+    >>> dataset
+    Dataset('blank', 4 for training and 2 for testing, each of shape (1, 2, 3), 1 class)
+    >>> dataset.image_shape
+    (1, 2, 3)
     """
 
     name: str
@@ -45,6 +57,15 @@ class Dataset:
     mean: float | tuple = 0.0  #: One for all channels or one for each; subtracted from ``image / 255``
     std: float | tuple = 1.0  #: The same; divides the result
     classes: tuple = ()  #: The name of each label
+
+    def __post_init__(self) -> None:
+        if self.train_images is not self.train_labels:  # as those of a text are
+            _ARRAYS(HOST, self.train_images, self.train_labels, self.test_images, self.test_labels)
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.train_images)} for training and {len(self.test_images)} for testing"
+        classes = f"{len(self.classes)} class{'es' * (len(self.classes) != 1)}"
+        return f"Dataset({shown(self.name)}, {counts}, each of shape {self.image_shape}, {classes})"
 
     @property
     def image_shape(self) -> tuple[int, ...]:

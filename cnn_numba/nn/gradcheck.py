@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cnn_numba.arguments import number, settings, shown
+from cnn_numba.device import is_device_array
 
 
 class GradientError(AssertionError):
@@ -203,7 +204,8 @@ def gradcheck(
     GradientError
         If an element is wrong; the message names the worst one, and `report` holds all of them.
     TypeError, ValueError
-        As in `numerical_gradient` and `compare_gradients`.
+        As in `numerical_gradient` and `compare_gradients`; also if `array` or the output of `function` is
+        float32, whose rounding errors would look like a wrong gradient.
 
     Examples
     --------
@@ -218,6 +220,9 @@ def gradcheck(
       expected 20
       error    10 (allowed: 0.02)
     """
+    _check_arguments(array, epsilon)
+    for what, values in (("array", array), ("the function's output", function(array))):
+        _check_precise(what, values)
     expected = numerical_gradient(function, array, grad_output, epsilon)
     report = compare_gradients(gradient, expected, name, rtol, atol)
     if not report.passed:
@@ -227,6 +232,9 @@ def gradcheck(
 
 def _check_arguments(array, epsilon):
     """Refuse an array that cannot be nudged, and a nudge of 0."""
+    if is_device_array(array):
+        where = "on the host, where its elements are nudged"
+        raise TypeError(f"array must be {where}, got {shown(array)}: copy it with cnn_numba.device.to_host")
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         raise TypeError(f"array must be an array of floats, got {shown(array)}")
     if array.size == 0:
@@ -234,6 +242,13 @@ def _check_arguments(array, epsilon):
     if not array.flags.writeable:
         raise ValueError("array must be writeable, because its elements are nudged in place")
     number(epsilon, "epsilon", without=(0.0,))
+
+
+def _check_precise(what, values):
+    """Refuse arrays of float32 or less: an `epsilon` of 1e-6 changes mostly their rounding errors."""
+    if getattr(values, "dtype", None) in (np.float16, np.float32):
+        advice = "compute in float64, with array.astype(np.float64) and the reference backend"
+        raise TypeError(f"{what} must have dtype float64, got {values.dtype}: {advice}")
 
 
 def _output_gradient(grad_output, shape):

@@ -21,8 +21,8 @@ Shape = tuple[int, ...]
 class Saved:
     """An attribute that `forward` sets; in a `ConvChain` it is computed when it is first read.
 
-    The layer does not keep the chain alive, so a model's memory is freed with the model; afterwards the
-    attribute is None.
+    Before the first `forward` it raises an AttributeError, so `backward` says what is missing. The layer does
+    not keep the chain alive, so a model's memory is freed with the model; afterwards the attribute is None.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -35,7 +35,9 @@ class Saved:
             if (chain := layer.chain()) is None:
                 return None
             chain.run_layers()
-        return vars(layer).get(self.name)
+        if self.name not in vars(layer):
+            raise AttributeError(f"{layer.name} has no {self.name} yet: call forward first")
+        return vars(layer)[self.name]
 
     def __set__(self, layer: Any, value: Any) -> None:
         layer.chain = None
@@ -57,12 +59,12 @@ class Layer:
     precisions: tuple[str, ...] = PRECISIONS  #: The precisions that it can compute in
     input_dtype: DTypeLike | None = None  # of the input; None is the backend's dtype
     layers: Sequence["Layer"] = ()  # the layers that it is made of
-    x = grad_output = None  # type: Any
     #: Views into the model's arenas of parameters and gradients; None outside of a model.
     weight: Array = None  # type: ignore[assignment]
     bias: Array = None  # type: ignore[assignment]
     grad_weight: Array = None  # type: ignore[assignment]
     grad_bias: Array = None  # type: ignore[assignment]
+    x: Any = Saved()  #: The input of the last `forward`, in layers that `backward` needs it for
     output: Any = Saved()  #: What the last `forward` returned; the next one overwrites it
     # A weak reference to the `ConvChain` that computed the output; None if the layer did.
     chain: Any = None
@@ -134,8 +136,16 @@ class Layer:
         """Return the first n samples of each buffer, by its name."""
         return {name: first_rows(buffer, n) for name, buffer in buffers.items()}
 
-    def _refusal(self, takes, input_shape):
-        return ValueError(f"{self!r} takes {takes}, got {shown(input_shape)}")
+    def _refusal(self, takes, input_shape, channels=0):
+        advice = layout_advice(input_shape, channels)
+        return ValueError(f"{self!r} takes {takes}, got {shown(input_shape)}{advice}")
+
+
+def layout_advice(shape: Shape, channels: int) -> str:
+    """Return the end of a message about images of this shape: what to do if their channels come last."""
+    if len(shape) < 3 or shape[-1] != channels or shape[-3] == channels:
+        return ""
+    return "; images are NCHW, with the channels first: np.ascontiguousarray(np.moveaxis(images, -1, 1))"
 
 
 def is_watched(objects: Iterable[object], *names: str) -> bool:

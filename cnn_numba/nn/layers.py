@@ -48,7 +48,6 @@ class Conv2d(_Weighted):
 
     kind = "conv"
     operation = "conv"
-    x: Any = Saved()
 
     def __init__(
         self,
@@ -74,7 +73,8 @@ class Conv2d(_Weighted):
     def output_shape(self, input_shape: Shape) -> Shape:
         """Return (N, out_channels, H_out, W_out)."""
         if len(input_shape) != 4 or input_shape[1] != self.in_channels:
-            raise self._refusal(f"inputs of shape (N, {self.in_channels}, H, W)", input_shape)
+            takes = f"inputs of shape (N, {self.in_channels}, H, W)"
+            raise self._refusal(takes, input_shape, self.in_channels)
         window = conv2d_window(input_shape, self.weight_shape, self.stride, self.padding)
         return (input_shape[0], self.out_channels, window.out_h, window.out_w)
 
@@ -171,17 +171,16 @@ class AvgPool2d(_Pool2d):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Pool the batch."""
-        self.output = self.ops.avg_pool2d_forward(x, **self._window, out=first_rows(self.out, x.shape[0]))
+        self.x, out = x, first_rows(self.out, x.shape[0])
+        self.output = self.ops.avg_pool2d_forward(x, **self._window, out=out)
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Share each gradient out over its window."""
         if not self.needs_grad_input:
             return None
-        grad_input = self._grad_input_like(grad_output)
-        return self.ops.avg_pool2d_backward(
-            grad_output, grad_input.shape, **self._window, grad_input=grad_input
-        )
+        out = {"grad_input": self._grad_input_like(self.x)}
+        return self.ops.avg_pool2d_backward(grad_output, self.x.shape, **self._window, **out)
 
 
 class View(Layer):
@@ -193,13 +192,12 @@ class View(Layer):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Return the batch in its new shape."""
-        self.output = x.reshape(self.output_shape(x.shape))
+        self.x, self.output = x, x.reshape(self.output_shape(x.shape))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Return the gradient in the shape of the input."""
-        samples = grad_output.size // math.prod(self.input_shape[1:])
-        self.grad_input = grad_output.reshape(samples, *self.input_shape[1:])
+        self.grad_input = grad_output.reshape(self.x.shape)
         return self.grad_input
 
 
@@ -350,6 +348,8 @@ class CrossEntropyLoss:
     [[-0.375, 0.125, 0.125, 0.125], [0.125, 0.125, 0.125, -0.375]]
     """
 
+    gradient: Array | None = None  #: Of the logits, from the last `forward`
+
     def __init__(
         self, batch_size: int, classes: int, device: BackendLike = "cpu", label_smoothing: float = 0.0
     ) -> None:
@@ -368,4 +368,6 @@ class CrossEntropyLoss:
 
     def backward(self) -> Array:
         """Return the gradient of the batch's mean loss with respect to the logits."""
+        if self.gradient is None:
+            raise AttributeError("the loss has no gradient yet: call forward first")
         return self.gradient

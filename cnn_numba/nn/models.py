@@ -9,7 +9,7 @@ import numpy as np
 from cnn_numba.arguments import MOST_ELEMENTS, integer, settings, shown, sizes
 from cnn_numba.device import Array, to_host
 from cnn_numba.nn.chains import ConvChain, chained
-from cnn_numba.nn.layer import Layer, UnsupportedPrecision, layer_list
+from cnn_numba.nn.layer import Layer, UnsupportedPrecision, layer_list, layout_advice
 from cnn_numba.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.ops.backends import BackendLike, backend
 
@@ -76,8 +76,6 @@ class Sequential:
     ) -> None:
         layers = layer_list(layers)
         self.every_layer = [inner for layer in layers for inner in layer.modules()]
-        if len({id(layer) for layer in self.every_layer}) < len(self.every_layer):
-            raise ValueError("a layer is in the model twice: it has one set of buffers, so make two layers")
         seed = integer(seed, "seed", maximum=None)
         if not isinstance(name, str):
             raise TypeError(f"name must be a str, got {shown(name)}")
@@ -108,10 +106,16 @@ class Sequential:
             layer.precision = precision
 
     def _name_layers(self):
-        counts = {}
+        counts, names = {}, {}
         for layer in self.every_layer:
             counts[layer.kind] = counts.get(layer.kind, 0) + 1
-            layer.name = f"{layer.kind}{counts[layer.kind]}"
+            name = f"{layer.kind}{counts[layer.kind]}"
+            if layer in names:
+                raise ValueError(
+                    f"{layer!r} is in the model twice, as {names[layer]} and as {name}: it has one set of "
+                    "buffers, so make two layers"
+                )
+            names[layer] = layer.name = name
 
     def _propagate_shapes(self):
         """Return the shape of the input and of every layer's output."""
@@ -178,7 +182,10 @@ class Sequential:
             The logits, in a buffer that the next call overwrites.
         """
         settings(training=training)
-        self.backend.check("x", x, (None, *self.input_shape), self.layers[0].input_dtype)
+        try:
+            self.backend.check("x", x, (None, *self.input_shape), self.layers[0].input_dtype)
+        except ValueError as error:
+            raise ValueError(f"{error}{layout_advice(x.shape, self.input_shape[0])}") from None
         if not 1 <= (n := x.shape[0]) <= self.batch_size:
             how = f": pass fewer, or build it with batch_size={n}" if n else ""
             raise ValueError(f"{self.name} was built for 1 to {self.batch_size} samples, got {n}{how}")
@@ -223,9 +230,9 @@ class Sequential:
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """Return the class probabilities, shape (n, classes), float64, of a batch `x` on the host."""
-        logits = to_host(self.forward(self.backend.bring(x))).astype(np.float64)
-        exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return exponentials / exponentials.sum(axis=1, keepdims=True)
+        logits = to_host(self.forward(self.backend.bring(x)))
+        any_labels = np.zeros(len(logits), np.int32)  # the probabilities do not depend on them
+        return backend("reference").ops.loss.cross_entropy_forward(logits, any_labels)[1]
 
     def summary(self) -> str:
         """Return a table of the layers, their output shapes and parameter counts.

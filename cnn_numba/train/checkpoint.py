@@ -90,10 +90,12 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is damaged, not a checkpoint, of a newer format, or holds values that no training run writes,
-        such as NaN parameters. The message names the file and the value.
+        If it is a folder, damaged, not a checkpoint, of a newer format, or holds values that no training run
+        writes, such as NaN parameters. The message names the file and the value.
     """
     path = Path(path)  # refuses an int, which NumPy would take for an open file
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: give the file in it, such as {path / 'checkpoint.npz'}")
     try:
         _check_size(path)
         with np.load(path, allow_pickle=False) as file:
@@ -172,11 +174,16 @@ def load_model(path: str | PathLike, batch_size: int = 64, device: str = "cpu") 
     Raises
     ------
     FileNotFoundError, ValueError
-        As `load_checkpoint`; also if `nn.models.MODELS` lacks the network, or the arrays do not fit it.
+        As `load_checkpoint`; also if `nn.models.MODELS` lacks the network (then build it and call `restore`),
+        or the arrays do not fit it.
     """
     checkpoint = load_checkpoint(path)
     if checkpoint.model not in MODELS:
-        raise ValueError(f"{path} is of the network {shown(checkpoint.model)}; known are {', '.join(MODELS)}")
+        raise ValueError(
+            f"{path} is of the network {shown(checkpoint.model)}; known are {', '.join(MODELS)}. For one of "
+            "yours, build the model as for its training and call restore(load_checkpoint(path), model), both "
+            "from cnn_numba.train.checkpoint"
+        )
     recipe = checkpoint.progress.get("recipe", {})
     precision = recipe.get("precision", "float32")
     model = MODELS[checkpoint.model](batch_size=batch_size, device=device, precision=precision)

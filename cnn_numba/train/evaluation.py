@@ -5,13 +5,18 @@ from typing import Any
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.arguments import instance
+from cnn_numba.arguments import check_indices, instance
+from cnn_numba.nn.layer import layout_advice
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
+from cnn_numba.ops.shapes import HOST
+from cnn_numba.ops.specs import Spec
 from cnn_numba.train.batches import OTHER_BATCHES, batches_of
 from cnn_numba.train.graphs import Replay
 from cnn_numba.train.phases import Phase
 from cnn_numba.train.single_process import SINGLE, SingleProcess, check_workers
+
+_SAMPLES = Spec("images:uint8[N C H W], labels:int32[N]")
 
 
 def evaluate(
@@ -37,21 +42,22 @@ def evaluate(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as above, or there are no images.
+        If an argument is not as above, there are no images, or a label is not the number of an output.
     """
+    instance(model, "model", Sequential)
+    check_workers(workers)
+    check_samples(model, images, labels, "the data set")
     return Evaluation(model, images, labels, mean, std, workers=workers)()
 
 
 class Evaluation:
-    """A function that measures a model on the same images at each call; `data` are as for `evaluate`.
+    """A function that measures a model on the same images at each call.
 
-    The images stay on the GPU; with `graph` a batch is one CUDA graph, recorded once for each batch size.
+    `data` are as for `evaluate`, and have been checked. The images stay on the GPU; with `graph` a batch is
+    one CUDA graph, recorded once for each batch size.
     """
 
     def __init__(self, model: Sequential, *data: Any, workers: SingleProcess = SINGLE, graph: bool = False):
-        instance(model, "model", Sequential)
-        check_workers(workers)
-        check_counts(*data[:2])
         self.model, self.workers, self.count = model, workers, len(data[0])
         self.mine = np.arange(self.count, dtype=np.int64)[workers.share(self.count)]
         # A graph cannot be recorded on the default stream, which is 0.
@@ -85,11 +91,18 @@ class Evaluation:
         yield Phase("measured")
 
 
-def check_counts(images: np.ndarray, labels: np.ndarray) -> None:
-    """Check that there are images, and as many labels; raise TypeError or ValueError otherwise."""
-    for name, array in (("images", images), ("labels", labels)):
-        instance(array, name, np.ndarray, *OTHER_BATCHES)
-    if len(images) == 0 or len(images) != len(labels):
-        raise ValueError(
-            f"need as many labels as images and at least one, got {len(images)} images, {len(labels)} labels"
-        )
+def check_samples(model: Sequential, images: np.ndarray, labels: np.ndarray, name: str) -> None:
+    """Raise TypeError or ValueError unless these are images that the model takes, with labels that it has.
+
+    On the host, once: a kernel can't raise, so on the GPU a wrong label would only make the loss NaN.
+    """
+    if not isinstance(images, tuple(OTHER_BATCHES)):
+        _SAMPLES(HOST, images, labels)
+    if not len(images):
+        raise ValueError(f"{name} must have one image or more, got {len(images)}")
+    if images.shape[1:] != model.input_shape:
+        takes = f"{model.name} takes {model.input_shape}{layout_advice(images.shape, model.input_shape[0])}"
+        raise ValueError(f"{name} has images of shape {images.shape[1:]}, but {takes}")
+    outputs = model.shapes[-1][-1]
+    which = f"the labels of {name}, for the {outputs} outputs of {model.name},"
+    check_indices(np.asarray(labels), outputs, which, ValueError)

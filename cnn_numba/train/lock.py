@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import socket
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,11 +28,11 @@ def locked(folder: Path) -> Iterator[None]:
     """Lock a folder, created if necessary, against other training runs; remove the temporary files in it.
 
     The lock is the kernel's and ends with the process. On a file system without locks, the process named in
-    the file holds the lock until it is known to be gone. Raises FolderInUse if another run has locked it.
+    the file holds the lock until it is known to be gone. Raises FolderInUse if another run has locked it, an
+    OSError that names the folder if it can't be written to.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
-    with _locked(path) as file:
+    with created(folder, "out"), _locked(path) as file:
         try:
             since = time.strftime("%Y-%m-%d %H:%M:%S")
             about = {"host": socket.gethostname(), "process": os.getpid(), "since": since}
@@ -43,6 +44,27 @@ def locked(folder: Path) -> Iterator[None]:
             yield
         finally:
             path.unlink(missing_ok=True)  # before the lock ends: afterwards it may be the next run's
+
+
+@contextlib.contextmanager
+def created(folder: Path, name: str) -> Iterator[None]:
+    """Create a folder, which can be written to; remove it at the end if it is still empty.
+
+    Otherwise raise an OSError; `name` is the folder's in the message.
+    """
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            what = f"must be a folder that can be written to, got {folder}: {error.strerror}"
+            raise OSError(f"{name} {what}") from None
+        yield
+    finally:
+        for each in made:
+            with contextlib.suppress(OSError):
+                each.rmdir()
 
 
 def _locked(path):

@@ -14,7 +14,7 @@ from cnn_numba.train.callbacks.progress import OnStep, Progress
 from cnn_numba.train.callbacks.saving import Saving
 from cnn_numba.train.evaluation import Evaluation, evaluate
 from cnn_numba.train.extensions import extension
-from cnn_numba.train.optim import Optimizer
+from cnn_numba.train.optim import Optimizer, check_optimizer
 from cnn_numba.train.recipe import Plan
 from cnn_numba.train.run import Run
 from cnn_numba.train.scaler import Scaler
@@ -162,7 +162,7 @@ def _train(run, callbacks, evaluation):
 def _check_types(model, dataset, optimizer, workers, functions):
     instance(model, "model", Sequential)
     instance(dataset, "dataset", Dataset)
-    instance(optimizer, "optimizer", Optimizer)
+    check_optimizer(optimizer, model)
     check_workers(workers)
     for name, value in functions.items():
         if value is not None and not callable(value):

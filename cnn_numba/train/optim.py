@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from cnn_numba.arguments import SETTINGS, number, settings, shown
+from cnn_numba.arguments import SETTINGS, instance, number, settings, shown
 from cnn_numba.device import Array, DeviceArray, copy, to_host
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.backends import Backend
+from cnn_numba.ops.update.checks import sgd_settings
 
 
 class Optimizer:
@@ -83,11 +84,7 @@ class SGD(Optimizer):
         weight_decay: float = 0.0,
         nesterov: bool = False,
     ) -> None:
-        momentum, weight_decay = settings(momentum=momentum, weight_decay=weight_decay)
-        (nesterov,) = settings(nesterov=nesterov)
-        if nesterov and momentum == 0:
-            raise ValueError("nesterov needs a momentum, got 0")
-        super().__init__(model, lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
+        super().__init__(model, lr, **sgd_settings(momentum, weight_decay, nesterov))
 
 
 class Adam(Optimizer):
@@ -137,6 +134,16 @@ def arenas_of(model: Any) -> tuple[Array, Array, Backend]:
         return model.parameters, model.gradients, model.backend
     except AttributeError:
         raise TypeError(f"model must have parameters and gradients, got {shown(model)}") from None
+
+
+def check_optimizer(optimizer: Any, model: Sequential) -> None:
+    """Raise TypeError or ValueError unless this is an optimiser of the model's parameters."""
+    instance(optimizer, "optimizer", Optimizer)
+    if optimizer.parameters is not model.parameters:
+        raise ValueError(
+            "the optimizer was made for another model and would train that one: "
+            f"make {type(optimizer).__name__}(model) from this {model.name}"
+        )
 
 
 def load_arrays(kept: Mapping[str, Array], saved: Mapping[str, Array], name: str) -> None:

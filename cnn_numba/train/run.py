@@ -17,7 +17,7 @@ from cnn_numba.ops.backends import backend
 from cnn_numba.train.augment import augmentation
 from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
-from cnn_numba.train.evaluation import check_counts
+from cnn_numba.train.evaluation import check_samples
 from cnn_numba.train.optim import SCHEDULES, Optimizer
 from cnn_numba.train.recipe import Plan, recipe_of
 from cnn_numba.train.scaler import scaler_for
@@ -44,7 +44,9 @@ class Run:
             seed=integer(plan.seed, "seed", maximum=None),
             label_smoothing=settings(label_smoothing=plan.label_smoothing)[0],
         )
-        _check_fit_together(model, dataset, optimizer)
+        for split in ("train", "test"):
+            samples = getattr(dataset, f"{split}_images"), getattr(dataset, f"{split}_labels")
+            check_samples(model, *samples, f"{dataset.name} ({split})")
         _check_graph(model, plan.graph)
         choice(plan.schedule, "schedule", SCHEDULES)
         self.model, self.dataset, self.optimizer, self.plan = model, dataset, optimizer, plan
@@ -126,18 +128,6 @@ class Run:
         self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
         self.stepper.totals = np.zeros(2)
         self.order_state = self.generator.bit_generator.state
-
-
-def _check_fit_together(model, dataset, optimizer):
-    if optimizer.parameters is not model.parameters:
-        raise ValueError("the optimizer was made for another model: it would train that one")
-    check_counts(dataset.train_images, dataset.train_labels)
-    check_counts(dataset.test_images, dataset.test_labels)
-    if tuple(dataset.image_shape) != model.input_shape:
-        raise ValueError(
-            f"{dataset.name} has images of shape {tuple(dataset.image_shape)}, "
-            f"but {model.name} takes {model.input_shape}"
-        )
 
 
 def _check_graph(model, graph):

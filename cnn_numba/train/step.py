@@ -28,7 +28,7 @@ from cnn_numba.nn.models import Sequential
 from cnn_numba.train.augment import Augmentation
 from cnn_numba.train.batches import batches_of
 from cnn_numba.train.graphs import Replay
-from cnn_numba.train.optim import Adam, Optimizer
+from cnn_numba.train.optim import Adam, Optimizer, check_optimizer
 from cnn_numba.train.phases import Phase
 from cnn_numba.train.scaler import Scaler
 from cnn_numba.train.single_process import Part
@@ -76,6 +76,7 @@ def train_step(
     True
     """
     instance(model, "model", Sequential)
+    check_optimizer(optimizer, model)
     scaler = Scaler() if scaler is None else scaler
     instance(scaler, "scaler", Scaler)
     results: Any = None

@@ -1290,3 +1290,39 @@ def test_dataset_defaults():
     images, labels = np.zeros((2, 3, 4, 5), np.uint8), np.zeros(2, np.int32)
     dataset = Dataset("toy", images, labels, images, labels)
     assert (dataset.mean, dataset.std, dataset.classes, dataset.image_shape) == (0.0, 1.0, (), (3, 4, 5))
+    assert repr(dataset) == (
+        "Dataset('toy', 2 for training and 2 for testing, each of shape (3, 4, 5), 0 classes)"
+    )
+
+
+IMAGES, LABELS = np.zeros((4, 1, 2, 3), np.uint8), np.zeros(4, np.int32)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "match"),
+    [
+        (
+            {"train_labels": LABELS[:3]},
+            ValueError,
+            r"train_labels .* \(4,\), got \(3,\): train_images has N = 4",
+        ),
+        (
+            {"test_labels": LABELS[:3]},
+            ValueError,
+            r"test_labels .* \(4,\), got \(3,\): test_images has M = 4",
+        ),
+        ({"train_images": IMAGES[0]}, ValueError, r"train_images .* \(N, C, H, W\), got \(1, 2, 3\)"),
+        ({"train_images": IMAGES / 255}, TypeError, "train_images must have dtype uint8, got float64"),
+        ({"train_labels": LABELS + 0.5}, TypeError, "train_labels must have dtype int32, got float64"),
+        ({"train_images": [1] * 4}, TypeError, "train_images must be an array, got list"),
+        ({"test_images": IMAGES[..., :2]}, ValueError, "test_images must "),
+    ],
+)
+def test_a_dataset_of_wrong_arrays_is_refused(wrong, error, match):
+    arrays = {
+        f"{split}_{kind}": IMAGES if kind == "images" else LABELS
+        for split in ("train", "test")
+        for kind in ("images", "labels")
+    }
+    with pytest.raises(error, match=match):
+        Dataset("toy", **arrays | wrong)

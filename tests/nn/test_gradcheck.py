@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from cnn_numba.device import to_device
 from cnn_numba.nn.gradcheck import GradientError, compare_gradients, gradcheck, numerical_gradient
 
 
@@ -88,6 +89,22 @@ def test_the_difference_is_divided_by_the_nudge_actually_made():
     x = np.array([0.3, -1.7], np.float32)
     numerical = numerical_gradient(lambda x: 3 * x.astype(np.float64), x, np.ones(2), epsilon=1e-6)
     np.testing.assert_allclose(numerical, 3, rtol=1e-8)
+
+
+def test_gradients_in_float32_are_not_judged():
+    x = np.array([0.3, -1.7])
+    with pytest.raises(
+        TypeError, match=r"^array must have dtype float64, got float32: .*astype\(np.float64\)"
+    ):
+        gradcheck(np.sum, x.astype(np.float32), np.ones(2))
+    with pytest.raises(TypeError, match=r"^the function's output must have dtype float64, got float32"):
+        gradcheck(lambda x: x.astype(np.float32), x, np.ones(2), np.ones(2))
+    assert gradcheck(lambda x: float(x.sum()), x, np.ones(2)).passed
+
+
+def test_arrays_on_the_device_are_refused_with_advice():
+    with pytest.raises(TypeError, match=r"array must be on the host, .* float64: copy it with .*to_host"):
+        gradcheck(np.sum, to_device(np.ones(2)), np.ones(2))
 
 
 def test_error_falls_and_rises_again_with_epsilon():

@@ -270,8 +270,57 @@ def test_wrong_batches_are_rejected(x, error, match):
 
 def test_a_layer_cannot_stand_in_a_model_twice():
     relu = ReLU()
-    with pytest.raises(ValueError, match="in the model twice"):
+    with pytest.raises(ValueError, match=r"ReLU\(\) is in the model twice, as relu1 and as relu2: "):
         Sequential([Flatten(), Linear(4, 4), relu, Linear(4, 4), relu], (1, 2, 2))
+
+
+CHANNELS_FIRST = "; images are NCHW, with the channels first"
+
+
+@pytest.mark.parametrize("layer", [Conv2d(3, 4, 3), BatchNorm2d(3)], ids=repr)
+def test_a_model_for_images_with_the_channels_last_names_the_layout(layer):
+    with pytest.raises(ValueError, match=rf"\(N, 3, H, W\), got \(64, 28, 28, 3\){CHANNELS_FIRST}"):
+        Sequential([layer], (28, 28, 3))
+    with pytest.raises(ValueError, match=r"got \(64, 4, 28, 28\)$"):
+        Sequential([layer], (4, 28, 28))
+
+
+def test_a_batch_with_the_channels_last_names_the_layout():
+    with pytest.raises(ValueError, match=rf"\(any, 1, 28, 28\), got \(2, 28, 28, 1\){CHANNELS_FIRST}"):
+        mnist_cnn().forward(np.zeros((2, 28, 28, 1), np.float32))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        *(Conv2d(1, 2, 3), MaxPool2d(2), AvgPool2d(2), Flatten(), ReLU(), Sigmoid(), Tanh(), GELU()),
+        *(Chain([Sigmoid(), GELU()]), Residual([Tanh()])),
+    ],
+    ids=lambda layer: layer.kind,
+)
+def test_a_layer_says_that_its_forward_comes_first(layer):
+    layer.build((2, 1, 4, 4))
+    first = layer.layers[-1] if layer.layers else layer
+    with pytest.raises(AttributeError, match=rf"^{first.name} has no \w+ yet: call forward first$"):
+        layer.backward(np.zeros(layer.output_shape((2, 1, 4, 4)), np.float32))
+
+
+@pytest.mark.parametrize("build", MODELS.values(), ids=MODELS)
+def test_a_model_says_that_its_forward_comes_first(build):
+    model = build(batch_size=1)
+    with pytest.raises(AttributeError, match=rf"^{model.layers[-1].name} has no x yet: call forward first$"):
+        model.backward(np.zeros(model.shapes[-1], np.float32))
+    for layer in model.every_layer:
+        layer.needs_grad_input = True
+        gradient = np.zeros(layer.output_shape(layer.input_shape), np.float32)
+        with pytest.raises(AttributeError, match=r"^\w+\d has no \w+ yet: call forward first$"):
+            layer.backward(gradient)
+    np.testing.assert_array_equal(model.gradients, 0)
+
+
+def test_a_loss_says_that_its_forward_comes_first():
+    with pytest.raises(AttributeError, match="the loss has no gradient yet: call forward first"):
+        CrossEntropyLoss(2, 4).backward()
 
 
 def test_a_layer_allocates_its_working_memory():

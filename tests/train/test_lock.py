@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 from test_training import run
 
-from cnn_numba.train.callbacks.saving import check_writable
 from cnn_numba.train.checkpoint import load_checkpoint
 from cnn_numba.train.lock import LOCK, FolderInUse, locked
 from cnn_numba.whole_files import written_whole
@@ -216,8 +215,9 @@ def refuse(path=None, *_, **__):
 
 def test_a_read_only_folder_is_named_instead_of_the_temporary_file(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.TemporaryFile", refuse)
-    with pytest.raises(OSError, match=r"Read-only file system: '.*/runs'"):
-        check_writable(tmp_path / "runs")
+    with pytest.raises(OSError, match=r"out must be a folder .*, got .*/runs: Read-only file system"):
+        run(tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_read_only_folder_names_the_file(tmp_path, monkeypatch):

@@ -102,7 +102,7 @@ def test_learning_rates_that_cannot_work_are_rejected(model, lr):
         (Adam, dict(weight_decay=-0.1), ValueError, r"weight_decay .* got -0\.1"),
         (SGD, dict(momentum=-0.9), ValueError, r"momentum .* got -0\.9"),
         (SGD, dict(weight_decay=float("nan")), ValueError, "weight_decay .* got nan"),
-        (SGD, dict(nesterov=True), ValueError, "nesterov needs a momentum"),
+        (SGD, dict(nesterov=True), ValueError, r"nesterov needs momentum, got momentum 0\.0"),
     ],
 )
 def test_settings_that_cannot_work_are_rejected(model, optimizer, options, error, match):

@@ -86,6 +86,14 @@ def test_wrong_arguments_of_a_step_are_named(wrong, message):
         train_step(**given | {"labels": labels} | wrong)
 
 
+def test_a_step_with_an_optimizer_of_another_model_is_refused():
+    model, (x, labels) = small_net(), batch()
+    before = model.gradients.copy()
+    with pytest.raises(ValueError, match=r"made for another model .*: make SGD\(model\)"):
+        train_step(model, CrossEntropyLoss(32, 2), SGD(small_net()), x, labels)
+    np.testing.assert_array_equal(model.gradients, before)
+
+
 # --- Strategies --------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -120,9 +121,9 @@ def test_evaluate_equals_counting_by_hand():
         torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels).long()).item(), rel=1e-5
     )
     assert accuracy == np.mean(logits.argmax(1).numpy() == labels)
-    with pytest.raises(ValueError, match="got 0 images, 0 labels"):
+    with pytest.raises(ValueError, match="must have one image or more, got 0"):
         evaluate(model, images[:0], labels[:0])
-    with pytest.raises(ValueError, match="got 40 images, 39 labels"):
+    with pytest.raises(ValueError, match=r"labels must have shape \(40,\), got \(39,\): images has N = 40"):
         evaluate(model, images, labels[:39])
 
 
@@ -814,23 +815,60 @@ def test_wrong_arguments_are_rejected():
     with pytest.raises(ValueError, match=r"schedule must be one of .*, got 'linear'"):
         run(schedule="linear")
     model = mnist_cnn()
-    with pytest.raises(ValueError, match=r"stripes has images of shape \(1, 8, 8\), but mnist_cnn"):
+    with pytest.raises(ValueError, match=r"stripes \(train\) has images of shape \(1, 8, 8\), but mnist_cnn"):
         run(model=model, optimizer=Adam(model))
 
 
 def test_an_optimizer_of_another_model_is_rejected():
-    with pytest.raises(ValueError, match="made for another model"):
+    with pytest.raises(ValueError, match=r"made for another model .*: make Adam\(model\)"):
         run(optimizer=Adam(small_net()))
 
 
 @pytest.mark.parametrize(("images", "labels"), [(0, 0), (150, 149), (149, 150)])
 def test_images_and_labels_must_have_the_same_length(images, labels):
     data, model = stripes(), small_net()
-    data = dataclasses.replace(
-        data, train_images=data.train_images[:images], train_labels=data.train_labels[:labels]
+    wrong = data.train_images[:images], data.train_labels[:labels]
+    match = (
+        rf"labels must have shape \({images},\), got \({labels},\)" if images else "one image or more, got 0"
     )
-    with pytest.raises(ValueError, match=f"got {images} images, {labels} labels"):
-        fit(model, data, Adam(model))
+    with pytest.raises(ValueError, match=match):
+        fit(model, dataclasses.replace(data, train_images=wrong[0], train_labels=wrong[1]), Adam(model))
+    with pytest.raises(ValueError, match=match):
+        evaluate(model, *wrong)
+
+
+each_backend = pytest.mark.parametrize(
+    "place", ["cpu", "reference", pytest.param("gpu", marks=pytest.mark.gpu)]
+)
+
+
+@each_backend
+@pytest.mark.parametrize("label", [12, 2, -1])
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_label_that_the_model_lacks_is_named_before_training(place, label, split, tmp_path):
+    data, model = stripes(), small_net(device=place)
+    labels = getattr(data, f"{split}_labels").copy()
+    labels[5] = label
+    data = dataclasses.replace(data, **{f"{split}_labels": labels})
+    what = f"for the 2 outputs of stripes_net, must lie in 0..1, got {label} at position 5"
+    with pytest.raises(ValueError, match=re.escape(f"the labels of stripes ({split}), {what}")):
+        fit(model, data, Adam(model), out=tmp_path / "out", progress=False)
+    with pytest.raises(ValueError, match=re.escape(what)):
+        evaluate(model, getattr(data, f"{split}_images"), labels)
+    assert not (tmp_path / "out").exists()
+
+
+@each_backend
+def test_labels_must_be_whole_numbers(place):
+    data = stripes()
+    with pytest.raises(TypeError, match="labels must have dtype int32, got float64"):
+        evaluate(small_net(device=place), data.test_images, data.test_labels.astype(float))
+
+
+def test_images_with_the_channels_last_name_the_layout():
+    images = np.moveaxis(stripes().test_images, 1, -1).copy()
+    with pytest.raises(ValueError, match=r"\(8, 8, 1\), but stripes_net takes \(1, 8, 8\); images are NCHW"):
+        evaluate(small_net(), images, stripes().test_labels)
 
 
 def test_counts_must_be_whole_numbers():
@@ -850,9 +888,40 @@ def test_settings_may_be_numpys(tmp_path):
 def test_a_folder_that_cannot_be_written_raises_before_training(tmp_path):
     (tmp_path / "file").write_text("in the way")
     steps = []
-    with pytest.raises(OSError, match="file"):
-        run(tmp_path / "file", on_step=lambda step, loss: steps.append(step))
+    for out in ("file", "file/out"):
+        match = f"out must be a folder that can be written to, got {re.escape(str(tmp_path / out))}: "
+        with pytest.raises(OSError, match=match):
+            run(tmp_path / out, on_step=lambda step, loss: steps.append(step))
     assert steps == []
+
+
+def test_a_training_run_that_fails_leaves_no_empty_folder(tmp_path):
+    with pytest.raises(ValueError, match="nothing to resume from"):
+        run(tmp_path / "new" / "out", resume=True)
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "kept").mkdir()
+    with pytest.raises(ValueError, match="nothing to resume from"):
+        run(tmp_path / "kept" / "out", resume=True)
+    with pytest.raises(ValueError, match="nothing to resume from"):
+        run(tmp_path / "kept", resume=True)
+    assert list(tmp_path.iterdir()) == [tmp_path / "kept"]
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_a_folder_is_no_checkpoint(tmp_path):
+    with pytest.raises(ValueError, match=r"is a folder: give the file in it, such as .*checkpoint\.npz"):
+        load_model(tmp_path)
+
+
+def test_the_checkpoint_of_a_network_of_yours_is_read_as_its_message_says(tmp_path):
+    model, _ = run(tmp_path, epochs=1)
+    with pytest.raises(
+        ValueError, match=r"'stripes_net'; known are .*restore\(load_checkpoint\(path\), model\)"
+    ):
+        load_model(tmp_path / "checkpoint.npz")
+    twin = small_net(seed=5)
+    restore(load_checkpoint(tmp_path / "checkpoint.npz"), twin)
+    np.testing.assert_array_equal(twin.parameters, model.parameters)
 
 
 def test_resuming_with_another_backend_raises_and_other_threads_are_reported(tmp_path, monkeypatch):

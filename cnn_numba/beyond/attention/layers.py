@@ -104,7 +104,7 @@ class MultiHeadAttention(Layer):
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of all weights and biases; return that of the input."""
-        n = grad_output.shape[0]
+        n = self.output.shape[0]
         (three_by_token, three_by_head), (by_token, by_head) = self._shapes(n, 3), self._shapes(n, 1)
         gradient = merge_axes(grad_output)
         merged = _first(self.merged, gradient.shape)

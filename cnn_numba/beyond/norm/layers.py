@@ -1,12 +1,13 @@
 """Layers of normalisation: over the batch, and over the features of each sample."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from cnn_numba.arguments import integer, settings, sizes
 from cnn_numba.device import Array, first_rows
-from cnn_numba.nn.layer import Layer, Shape
+from cnn_numba.nn.layer import Layer, Saved, Shape
 
 
 class _Norm(Layer):
@@ -50,6 +51,7 @@ class BatchNorm2d(_Norm):
 
     kind = "batch_norm"
     running_mean = running_var = None
+    training: Any = Saved()
     sync = None  # replaces it in training if several workers share a batch
 
     def __init__(self, num_features: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
@@ -68,7 +70,8 @@ class BatchNorm2d(_Norm):
     def output_shape(self, input_shape: Shape) -> Shape:
         """Return the shape of the input."""
         if len(input_shape) != 4 or input_shape[1] != self.num_features:
-            raise self._refusal(f"inputs of shape (N, {self.num_features}, H, W)", input_shape)
+            takes = f"inputs of shape (N, {self.num_features}, H, W)"
+            raise self._refusal(takes, input_shape, self.num_features)
         return input_shape
 
     def initialise(self, generator: np.random.Generator) -> None:

@@ -127,7 +127,7 @@ class LSTM(Layer):
 
     def backward(self, grad_output: Array) -> Array | None:
         """Go back through the steps; write the gradients of weights and biases; return that of the input."""
-        n = grad_output.shape[0]
+        n = self.x.shape[0]
         of_all, of_last = (grad_output, None) if self.return_sequences else (None, grad_output)
         out = self._heads(n, grad_gates=self.grad_gates, grad_h0=self.grad_h0, grad_c0=self.grad_c0)
         grad_gates, _, _ = self.ops.lstm_backward(

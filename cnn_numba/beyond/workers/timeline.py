@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cnn_numba.beyond.workers.process_group import WorkersError
 from cnn_numba.train.callbacks.base import Untimed
-from cnn_numba.train.callbacks.saving import check_writable
+from cnn_numba.train.lock import created
 from cnn_numba.train.phases import Phase
 from cnn_numba.train.run import Run
 from cnn_numba.whole_files import written_whole
@@ -45,7 +45,8 @@ class Timeline(Untimed):
         if run.workers.first:
             if self.path.is_dir():
                 raise IsADirectoryError(f"the timeline can't be written to {self.path}: it's a folder")
-            check_writable(self.path.parent)
+            with created(self.path.parent, "the folder of timeline"):
+                pass  # only to see that it can be
 
     def begin(self, run: Run) -> None:
         """Choose the steps to record."""

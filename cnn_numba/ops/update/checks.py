@@ -22,11 +22,18 @@ scheduled_rates = Spec(
 )
 
 
-def sgd(memory, parameters, gradients, velocity, momentum, weight_decay, nesterov, *schedule):
-    """Check the arguments of SGD, the velocity only if there is momentum."""
-    settings(momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
+def sgd_settings(momentum, weight_decay, nesterov):
+    """Return the settings of SGD by name, checked, for its updates and for the optimiser."""
+    given = {"momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov}
+    checked = settings(**given)
     if nesterov and momentum == 0.0:
         raise ValueError(f"nesterov needs momentum, got momentum {shown(momentum)}")
+    return dict(zip(given, checked, strict=True))
+
+
+def sgd(memory, parameters, gradients, velocity, momentum, weight_decay, nesterov, *schedule):
+    """Check the arguments of SGD, the velocity only if there is momentum."""
+    sgd_settings(momentum, weight_decay, nesterov)
     if momentum == 0.0:
         _UPDATES[_SGD, bool(schedule)](memory, parameters, gradients, *schedule)
     else:

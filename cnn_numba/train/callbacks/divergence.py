@@ -64,7 +64,7 @@ def _insist_on_finite(loss, run):
 def first_not_finite(model: Sequential) -> int | None:
     """Return the index of the first layer whose output is not finite, None if all are."""
     for number, layer in enumerate(model.every_layer):
-        # The output is None if a worker has had no image yet.
-        if layer.output is not None and not np.isfinite(to_host(layer.output)).all():
+        output = getattr(layer, "output", None)  # which a worker without an image so far does not have
+        if output is not None and not np.isfinite(to_host(output)).all():
             return number
     return None

@@ -1,7 +1,5 @@
 """Checkpoint, history and curves in the folder of a training run, after each epoch and at an interrupt."""
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from cnn_numba.device import threads
@@ -20,24 +18,20 @@ class Saving(Callback):
     """
 
     def prepare(self, run: Run) -> None:
-        """Keep other training runs out of the folder."""
+        """Keep other training runs out of the folder, which must be writable, before any work is lost."""
         if run.out is not None and run.workers.first:
             run.exits.enter_context(locked(run.out))
 
     def begin(self, run: Run) -> None:
-        """Resume from the checkpoint, or check that one can be written, before any work is lost."""
+        """Resume from the checkpoint, if asked to."""
         resumes = run.workers.from_first(lambda: run.plan.resume or was_restarted(run))
-        if not run.workers.first:
-            return
-        if resumes:
+        if resumes and run.workers.first:
             progress = resume(run)
             assert run.out is not None  # the folder of the checkpoint
             # If the process was killed right after it wrote the checkpoint, the records lack the last epoch.
             write_history(run.history, run.out)
             self._plot(run)
             say_where(run, progress)
-        elif run.out is not None:
-            check_writable(run.out)
 
     def interrupted(self, run: Run) -> None:
         """Save in the middle of an epoch."""
@@ -88,12 +82,3 @@ def progress_of(run: Run, totals: list[float]) -> dict[str, Any]:
     if run.first_loss is not None:
         progress["first_loss"] = run.first_loss
     return progress
-
-
-def check_writable(folder: Path) -> None:
-    """Create the folder, and a temporary file in it; raise an OSError with the folder's name on failure."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(folder)) from None
