@@ -10,7 +10,7 @@ from cnn_numba.ops.conv import reference as conv
 from cnn_numba.ops.fused import cpu, reference
 from cnn_numba.ops.fused.checks import Convolution
 from cnn_numba.ops.fused.cpu_stage import Stage
-from cnn_numba.ops.pool import reference as pool
+from cnn_numba.ops.pool import reference as pooling
 
 # A chain: for each convolution output channels, kernel, stride, padding, ReLU, pooling.
 MNIST = [(32, 3, 1, 0, False, True), (64, 3, 1, 0, False, True)]
@@ -53,11 +53,11 @@ def absolute_sums(chain, x, grad_output):
     where = [{"stride": each.stride, "padding": each.padding} for each in chain]
     for each, geometry in zip(chain, where, strict=True):
         size = conv.conv2d_forward(sizes[-1], np.abs(each.weight), np.abs(each.bias), **geometry)
-        sizes.append(pool.max_pool2d_forward(size, 2)[0] if each.pool else size)
+        sizes.append(pooling.max_pool2d_forward(size, 2)[0] if each.pool else size)
     size, grads = np.abs(grad_output), []
     for each, geometry, image, made in reversed([*zip(chain, where, sizes[:-1], passes, strict=True)]):
         x, output, argmax, _ = made
-        size = pool.max_pool2d_backward(size, argmax, output.shape) if each.pool else size
+        size = pooling.max_pool2d_backward(size, argmax, output.shape) if each.pool else size
         size = activation.relu_backward(size, output) if each.relu else size
         grad_weight = conv.conv2d_backward_weight(size, image, each.weight.shape, **geometry)
         grads[:0] = grad_weight, conv.conv2d_backward_bias(size)
