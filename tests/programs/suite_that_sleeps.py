@@ -7,4 +7,4 @@ import pytest
 
 @pytest.mark.xdist_group("/one/process")
 def test_slow():
-    time.sleep(3)
+    time.sleep(1)
