@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from helpers import poisoned, random_float32, strided
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from cnn_numba.ops.activation import reference as activation
 from cnn_numba.ops.conv import reference as conv
@@ -67,6 +67,29 @@ def absolute_sums(chain, x, grad_output):
     return [sizes[-1], *grads, size]
 
 
+def has_a_near_tie(chain, x):
+    """Return whether rounding may decide which pixel of a window is the largest, or if one passes a ReLU.
+
+    The gradients then go elsewhere, and neither they nor those of the definition are wrong.
+    """
+    size = np.abs(x)
+    for each, (image, *_) in zip(chain, reference._passes(x, chain), strict=True):
+        geometry = {"stride": each.stride, "padding": each.padding}
+        output = conv.conv2d_forward(image, each.weight, each.bias, **geometry)
+        size = conv.conv2d_forward(size, np.abs(each.weight), np.abs(each.bias), **geometry)
+        if each.relu and (np.abs(output) < 5e-7 * size).any():
+            return True
+        if each.pool:
+            height, width = (length // 2 * 2 for length in output.shape[2:])
+            corners = [output[:, :, i:height:2, j:width:2] for i in (0, 1) for j in (0, 1)]
+            *_, second, largest = np.sort(corners, axis=0)
+            size, _ = pooling.max_pool2d_forward(size, 2)
+            passes = largest > 0 if each.relu else True
+            if ((largest - second < 1e-6 * size) & passes).any():
+                return True
+    return False
+
+
 def assert_as_defined(received, chain, x, grad_output):
     """Check what `both` returns; the gradient of the images may be missing.
 
@@ -107,6 +130,7 @@ def test_any_chain_equals_its_definition(data):
         with pytest.raises(ValueError, match=r"does not fit|too few"):
             cpu.conv_chain_forward(x, chain)
         return
+    assume(not has_a_near_tie(chain, x))
     needs_grad_input = draw(st.booleans())
     grad_output = random_float32(rng, *out.shape)
     assert_as_defined(both(cpu, chain, x, grad_output, needs_grad_input), chain, x, grad_output)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from helpers import kernels_in, poisoned, random_float32
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from launches import sanitized, to_host
-from test_fused import CHAINS, MNIST, assert_as_defined, chain_of
+from test_fused import CHAINS, MNIST, assert_as_defined, chain_of, has_a_near_tie
 
 from cnn_numba import device
 from cnn_numba.ops.conv.gpu_weight import WITH_ONES
@@ -98,6 +98,7 @@ def test_any_chain_equals_its_definition(data):
         with pytest.raises(ValueError, match=r"does not fit|too few"):
             gpu.conv_chain_forward(device.to_device(x), on_device(chain))
         return
+    assume(not has_a_near_tie(chain, x))
     arguments = chain, x, random_float32(rng, *out.shape)
     assert_as_defined(both(*arguments), *arguments)
 
