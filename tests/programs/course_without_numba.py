@@ -1,9 +1,15 @@
 """Use the course, the package and a trained network where Numba is not installed."""
 
 import numpy as np
+
+# First: they select the simulator.
+import cnn_course  # noqa: F401
+import cnn_numba
+
+# isort: split
 from numba import cuda
 
-import cnn_numba
+from cnn_course.chapters.first_cuda_kernels import exercises  # noqa: F401
 from cnn_numba import gather_batch
 from cnn_numba.ops.activation import gpu
 from cnn_numba.ops.conv.reference import conv_cpu

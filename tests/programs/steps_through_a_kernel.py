@@ -1,5 +1,9 @@
 """Step through a kernel: a cell of a notebook."""
 
+# First: it selects the device.
+import cnn_numba  # noqa: F401
+
+# isort: split
 import numpy as np
 from numba import cuda, float32
 

@@ -141,7 +141,7 @@ def test_commands_answer_without_a_clone(installed):
     picture = Image.new("L", (200, 200), 255)
     ImageDraw.Draw(picture).line([(50, 45), (150, 45), (90, 165)], fill=0, width=16, joint="curve")
     picture.save(folder / "seven.png")
-    # For this copy of the package the kernels of the CPU are compiled again, which takes most of the time: one
+    # In this copy of the package the kernels of the CPU are compiled again, which takes most of the time: one
     # command shows that they are, the other computes without them.
     done = run(COMMAND, "predict", "seven.png")
     assert (done.returncode, done.stdout[:14]) == (0, "seven.png: 7 (")
