@@ -78,12 +78,14 @@ def keep_bytecode(config):
 
     An environment may say that Python is to write none. After an installation that has compiled nothing, such
     as `make`'s, each process would then compile Numba for itself: three seconds. What is written lies beside
-    no source, and goes with the run.
+    no source. The next run finds it, except what belongs to files of this run: to compile the tests takes
+    each process longer than to collect them.
     """
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-        folder = tempfile.TemporaryDirectory(prefix="bytecode-", ignore_cleanup_errors=True)
-        os.environ["PYTHONPYCACHEPREFIX"] = folder.name
-        config.add_cleanup(folder.cleanup)
+        folder = config.rootpath / "build" / "bytecode"
+        os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
+        temporary = folder.joinpath(*Path(tempfile.gettempdir()).parts[1:])
+        config.add_cleanup(lambda: shutil.rmtree(temporary, ignore_errors=True))
 
 
 def pytest_configure(config):

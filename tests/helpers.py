@@ -76,6 +76,7 @@ class OnDevice:
         return call
 
 
+@functools.cache  # tests of every kernel ask tens of thousands of times
 def kernels_in(module):
     """Return the kernels that a module defines, by name; those in its dicts by their functions' names."""
     tables = [value for value in vars(module).values() if isinstance(value, dict)]

@@ -16,9 +16,14 @@ PACKAGES = ("cnn_course", "benchmarks", "cnn_numba", "gpuless")
 
 
 def files_of(folder):
-    """Return the Python files in a folder of the repository, or the one file of that name."""
+    """Return the Python files in a folder of the repository, or the one file of that name.
+
+    Without any, a rule about them would hold for nothing.
+    """
     path = ROOT / folder
-    return [file for file in sorted([*path.rglob("*.py"), path.with_suffix(".py")]) if file.is_file()]
+    files = [file for file in sorted([*path.rglob("*.py"), path.with_suffix(".py")]) if file.is_file()]
+    assert files, f"{folder} has no Python files: name the folder that it has become"
+    return files
 
 
 def module_of(path):

@@ -6,17 +6,10 @@ import subprocess
 import sys
 
 import pytest
+from helpers import PROGRAMS
 
 from cnn_course.engine.checks import cells
 
-IMPORTS = """
-from cnn_course.engine.checks.exercise import Exercise
-check = Exercise(
-    "double",
-    reference=lambda x: 2 * x,
-    cases=lambda rng: [(rng.normal(size=(2, 3)),), (rng.normal(size=5),)],
-)
-"""
 RIGHT = "def double(x):\n    return x + x"
 WRONG = "def double(x):\n    return x * x"
 STORIES = {
@@ -35,24 +28,6 @@ STORIES = {
     "used, not defined": [RIGHT, "double(3"],
     "defined in another way": [RIGHT, "def double(x):\n    return ((", "double = lambda x: 2 * x"],
 }
-SCRIPT = """
-import contextlib, io, json, sys
-from IPython.core.interactiveshell import InteractiveShell
-
-sys.stdin = open(sys.argv[1])
-shell = InteractiveShell.instance()
-imports, stories = json.load(sys.stdin)
-shell.run_cell(imports).raise_error()
-verdicts = {}
-for name, sources in stories.items():
-    with contextlib.redirect_stdout(io.StringIO()):
-        for source in sources:
-            shell.run_cell(source)
-        verdict = shell.run_cell("check(double)").result
-    verdicts[name] = [verdict.status, verdict.mistake, str(verdict)]
-    shell.run_cell("check(lambda x: 2 * x)").result.status == "solved" or verdicts.clear()
-json.dump(verdicts, open(sys.argv[1], "w"))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +35,9 @@ def verdicts(tmp_path_factory):
     """Return the verdicts at the end of all stories, which run in one shell."""
     folder = tmp_path_factory.mktemp("cells")
     file = folder / "stories.json"
-    file.write_text(json.dumps([IMPORTS, STORIES]))
+    file.write_text(json.dumps(STORIES))
     environment = os.environ | {"IPYTHONDIR": str(folder)}
-    command = [sys.executable, "-c", SCRIPT, str(file)]
+    command = [sys.executable, PROGRAMS / "tells_stories_of_cells.py", file]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-2000:]
     return json.loads(file.read_text())

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import PROGRAMS
 from test_exercises import FOUND, first_of_its_notebook
 from wrong_answers import changed
 
@@ -17,31 +18,6 @@ from cnn_course.engine.in_page import Absent, Cell, Notebook
 
 ROOT = Path(__file__).parents[2]
 STEM = "00_start_here"
-#: Prints the verdict on each answer (status, mistake and words) as a line of JSON.
-JUDGE = """
-import json
-from cnn_course.engine.in_page import CHECKOUT, Cell, Notebook
-def judge(answers):
-    cells = json.loads((CHECKOUT / "notebooks" / "cells.json").read_text(encoding="utf-8"))
-    for stem, cell, source in answers:
-        outputs = []
-        notebook = Notebook([Cell(*each) for each in cells[stem]], lambda *output: outputs.append(output))
-        notebook.run(cell, {cell: source} if source else {})
-        verdict = notebook.verdict
-        said = [verdict.status, verdict.mistake, str(verdict)] if verdict else [None, None, str(outputs)]
-        print(json.dumps(said), flush=True)
-"""
-ALONE = f"""
-import json, os, sys, threading, warnings
-def no_thread(self):
-    raise RuntimeError("can't start new thread")
-threading.Thread.start = no_thread
-sys.path[:0] = sys.argv[1:3]
-os.environ["CNN_NUMBA_WORKBOOK"] = sys.argv[1] + "/notebooks/workbook"
-warnings.simplefilter("ignore")
-{JUDGE}
-judge(json.load(sys.stdin))
-"""
 #: Exercises whose check needs SciPy, threads or a compiler. All others run in a page.
 ELSEWHERE = {
     *("conv_fft", "ring_all_reduce", "nearest_tf32", "new_last_layer"),
@@ -75,7 +51,7 @@ def judged(packed, tmp_path_factory):
 
 def judged_alone(folders, answers):
     """Return status, mistake and words for each answer, by a Python with the unpacked archive and NumPy."""
-    command = [sys.executable, "-I", "-S", "-c", ALONE, *map(str, folders)]
+    command = [sys.executable, "-I", "-S", PROGRAMS / "judges_alone.py", *folders]
     done = subprocess.run(
         command, input=json.dumps(answers), capture_output=True, text=True, timeout=3000, check=False
     )

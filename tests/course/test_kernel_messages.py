@@ -35,6 +35,8 @@ BACK, MACHINE = "backward_kernels", "the_machine"
 POOL_BACK = "max_pool_backward_kernel"
 SUM = "total += weight[oc, ic, kh, kw] * x[ic, oh + kh, ow + kw]"
 AGAIN = pytest.mark.exhaustive("the same slip in another exercise, reported by the same functions")
+# The simulator names the line, but only compiled code has the types that lead to this sentence.
+COMPILED = pytest.mark.gpu
 HELPS = [  # if the advice is a line to change, and solves the exercise
     # Loops that count to a number.
     (CONV, "conv_channels_kernel", loops("weight.shape[2]", "weight.shape[3]"), "Your loops have 3 rounds,"),
@@ -146,12 +148,13 @@ HELPS = [  # if the advice is a line to change, and solves the exercise
         "Your loops go one too far, past the edge of `weight`.",
     ),
     # Types.
-    (PRODUCT, "matmul_2x2_kernel", (ZEROS, "0, 0, 0, 0"), f"Write `t00, t01, t10, t11 = {ZEROS}`."),
+    (PRODUCT, "matmul_2x2_kernel", (ZEROS, "0, 0, 0, 0"), f"Write `t00, t01, t10, t11 = {ZEROS}`.", COMPILED),
     (
         TILING,
         "smooth_any_kernel",
         ("weights.size // 2", "int(weights.size / 2)"),
         "`int(weights.size / 2)`. Write `weights.size // 2`.",
+        COMPILED,
     ),
     # Loops that count along another axis than they index.
     *(
@@ -365,7 +368,13 @@ SAYS = [
         ("start_here", "count_kernel", (COUNT, f"{before} {COUNT}"), f"{ALONE}`{before}`.\n")
         for before in ("counts[level] +=", "counts[level] = counts[level] +")
     ),
-    (WIDE_LOADS, "matmul_1x4_kernel", (ZEROS, "0, 0, 0, 0"), "takes an array, an index and four float32 "),
+    (
+        WIDE_LOADS,
+        "matmul_1x4_kernel",
+        (ZEROS, "0, 0, 0, 0"),
+        "takes an array, an index and four float32 ",
+        COMPILED,
+    ),
     # In functions that a kernel calls.
     (
         WIDE_LOADS,

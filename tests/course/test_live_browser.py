@@ -17,8 +17,9 @@ from typing import ClassVar
 import pytest
 from browser import Quiet, chrome_in, serving, until
 from firefox import firefox_in
+from helpers import PROGRAMS
 from test_exercises import FOUND
-from test_in_page import JUDGE, answers_of, asked, in_page, judged_alone, live
+from test_in_page import answers_of, asked, in_page, judged_alone, live
 
 ROOT = Path(__file__).parents[2]
 MODULES = ROOT / "build" / "page" / "npm" / "node_modules"
@@ -323,7 +324,8 @@ def test_a_needed_package_is_fetched_on_request(page):
 
 def judged_in(page, answers):
     """Return the verdicts on answers in the page: a cell judges them, and prints a line for each."""
-    write(page, f"{JUDGE}\njudge(json.loads({json.dumps(json.dumps(answers))}))")
+    judging = (PROGRAMS / "judging.py").read_text()
+    write(page, f"{judging}\njudge(json.loads({json.dumps(json.dumps(answers))}))")
     part(page, ".live-run").click()
     script = "return document.querySelector('.live-output').textContent.split('\\n')"
     for count in range(1, len(answers) + 1):

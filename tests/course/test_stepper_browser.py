@@ -2,33 +2,14 @@
 
 import pytest
 from browser import cell, element, lab_with, run_cell, until
-
-KERNEL = """
-import cnn_numba
-import numpy as np
-from numba import cuda, float32
-from cnn_course.engine.stepper import step
-
-@cuda.jit
-def reversed_kernel(x, out):
-    tile = cuda.shared.array(40, float32)
-    t = cuda.threadIdx.x
-    if t < x.size:
-        tile[t] = x[t]
-    cuda.syncthreads()
-    if t < x.size:
-        out[t] = tile[x.size - 1 - t]
-
-x = cuda.to_device(np.arange(36, dtype=np.float32))
-step(reversed_kernel)[1, 40](x, cuda.device_array(36, np.float32))
-"""
+from helpers import PROGRAMS
 
 
 @pytest.mark.exhaustive("test_lab_browser.py: a widget in JupyterLab; test_stepper.py: what a step shows")
 @pytest.mark.slow
 def test_arrow_keys_step_and_each_step_is_announced(tmp_path):
     output = f"{cell(0)} .jp-OutputArea-output"
-    with lab_with([KERNEL], tmp_path) as chrome:
+    with lab_with([(PROGRAMS / "steps_through_a_kernel.py").read_text()], tmp_path) as chrome:
         from selenium.webdriver import Keys
 
         def announced(text):

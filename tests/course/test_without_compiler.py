@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy_alone
 import pytest
+from helpers import PROGRAMS
 
 ROOT = Path(__file__).parents[2]
 #: The notebooks that need no compiler: kernels and their checks run in the simulator.
@@ -20,29 +21,6 @@ COMPILERS = {
     "cuda-pathfinder",
 }
 OURS = {"gpuless", "cnn-numba"}
-PROGRAM = """
-import numpy as np
-import cnn_numba
-import cnn_course
-from cnn_course.chapters.first_cuda_kernels import exercises as check
-from cnn_numba.ops.activation import gpu
-from cnn_numba import gather_batch
-from cnn_numba.ops.conv.reference import conv_cpu
-from cnn_numba.pretrained import MNIST_CNN
-from numba import cuda
-
-print(cnn_numba.device.SELECTION.gpu)
-x, out = cuda.to_device(np.float32([-1, 2])), cuda.device_array(2, np.float32)
-gpu.relu_forward(x, out)
-print(out.copy_to_host().tolist(), conv_cpu(np.eye(3), np.ones((2, 2))).shape)
-model = cnn_numba.load_model(MNIST_CNN, batch_size=8)
-mnist = cnn_numba.load("mnist")
-print((model.predict(mnist.test_images[:8] / np.float32(255)).argmax(axis=1) == mnist.test_labels[:8]).all())
-try:
-    gather_batch(mnist.train_images, np.arange(4), 0, 1)
-except RuntimeError as error:
-    print(type(error).__name__, error)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +39,7 @@ def alone(tmp_path_factory):
 
 @pytest.mark.slow
 def test_kernels_run_and_networks_predict_without_numba(alone):
-    done = alone("-c", PROGRAM)
+    done = alone(PROGRAMS / "course_without_numba.py")
     assert done.returncode == 0, done.stderr
     slow = "Numba is not installed, so the CPU backend computes by its definitions, slowly: pip install numba"
     assert done.stderr.count(slow) == 1

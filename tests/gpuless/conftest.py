@@ -26,9 +26,6 @@ def pytest_collection_modifyitems(items):
     """Mark repetitions; without the emulated GPU skip the examples that need it."""
     mark_repetitions(items)
     for item in items:
-        if simulator_by_name.FOLDER in item.path.resolve().parents and not SELECTION.simulated:
-            wrong = f"{item.path.parent.name}/{item.path.name} tests the simulator, and {SELECTION}"
-            raise pytest.UsageError(f"{wrong}: set GPULESS=simulator, or name no other tests beside it")
         for mark in item.iter_markers("needs"):
             # Not `find_spec`: the simulator stands in for Numba.
             if PathFinder.find_spec(mark.args[0]) is None:
@@ -38,7 +35,13 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_configure(config):
-    """Register the markers, in case there is no pyproject.toml."""
+    """Register the markers, in case there is no pyproject.toml; refuse a simulator's test among others.
+
+    Now, as an error in a process of pytest-xdist would end in an internal one.
+    """
+    for file in simulator_by_name.files(config.args) if not SELECTION.simulated else ():
+        wrong = f"{file.parent.name}/{file.name} tests the simulator, and {SELECTION}"
+        raise pytest.UsageError(f"{wrong}: set GPULESS=simulator, or name no other tests beside it")
     config.addinivalue_line("markers", "needs(package): takes a package that gpuless does without")
     config.addinivalue_line("markers", "slow: takes more than a few seconds")
     config.addinivalue_line("markers", "exhaustive(covered): repeats what other tests prove")

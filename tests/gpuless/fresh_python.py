@@ -35,12 +35,12 @@ def python(*lines, **environment):
     return done.stdout
 
 
-def python_on_the_emulated_gpu(*lines):
+def python_on_the_emulated_gpu(*lines, **environment):
     """Like `python`, in a process that has already imported Numba."""
     if not sys.platform.startswith("linux"):
-        return python(*lines, GPULESS="emulator")
+        return python(*lines, GPULESS="emulator", **environment)
     env = {key: value for key, value in os.environ.items() if key != "NUMBA_ENABLE_CUDASIM"}
-    env |= {"CUDA_VISIBLE_DEVICES": "", "GPULESS": "emulator", "PYTHONPATH": PATH}
+    env |= {"CUDA_VISIBLE_DEVICES": "", "GPULESS": "emulator", "PYTHONPATH": PATH} | environment
     done = warm("emulator").run(["-c", "\n".join(lines)], env)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()

@@ -12,9 +12,18 @@ def _names_tests(path):
     return path.suffix == ".py" or (os.path.isdir(path) and TESTS in (path, *path.parents))
 
 
+def _named(arguments):
+    paths = [Path(argument.partition("::")[0]).resolve() for argument in arguments]
+    return [path for path in paths if _names_tests(path)]
+
+
+def files(arguments):
+    """Return the simulator's files that pytest's arguments name."""
+    return [path for path in _named(arguments) if FOLDER in path.parents]
+
+
 def environment(arguments):
     """Return the variables to set before gpuless selects, if pytest's arguments name no other tests."""
-    paths = [Path(argument.partition("::")[0]).resolve() for argument in arguments]
-    named = [path for path in paths if _names_tests(path)]
+    named = _named(arguments)
     alone = named and all(FOLDER in (path, *path.parents) for path in named)
     return {"GPULESS": "simulator"} if alone and "GPULESS" not in os.environ else {}

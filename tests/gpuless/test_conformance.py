@@ -4,12 +4,14 @@ import ast
 import functools
 import importlib.util
 import re
+import shutil
 import subprocess
 import tomllib
 
 import conformance
 import pytest
 from conformance import MLIR, NUMBA_CUDA
+from fresh_python import PROGRAMS
 
 from gpuless import emulator
 
@@ -139,16 +141,8 @@ def clone(tmp_path):
     for package in MLIR.packages:
         (tmp_path / package).mkdir(parents=True, exist_ok=True)
         (tmp_path / package / "test_one.py").write_text("def test_passes():\n    pass\n")
-    (tmp_path / "tests" / "conftest.py").write_text(
-        "import gpuless, pytest\n@pytest.fixture\ndef one(): return 1\n"
-        # numba-cuda-mlir imports it if it is installed.
-        "import sys\nsys.modules['torch'] = None\n"
-    )
-    (tmp_path / "tests" / "test_one.py").write_text(
-        "import gpuless\n"
-        "def test_runs_on_the_emulated_gpu(one):\n    assert gpuless.select().emulated and one == 1\n"
-        "def test_fails():\n    assert False\n"
-    )
+    for name in ("conftest", "test_one"):
+        shutil.copy(PROGRAMS / f"{name}_of_a_clone.py", tmp_path / "tests" / f"{name}.py")
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = ['--unknown']\n")
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"], ["tag", "-am", "one", "v1.2"]):

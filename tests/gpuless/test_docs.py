@@ -10,7 +10,7 @@ import matplotlib
 import pytest
 
 import gpuless
-from gpuless.inspector import InspectionError, inspect_kernel
+from gpuless.inspector import NoCompiler, inspect_kernel
 
 PAGE = Path(__file__).parents[2] / "docs" / "gpuless.md"
 
@@ -44,7 +44,7 @@ def compiled(ask):
     """Return the result of `ask`; skip the test if there is no compiler."""
     try:
         return ask()
-    except InspectionError as error:
+    except NoCompiler as error:
         pytest.skip(str(error))
 
 

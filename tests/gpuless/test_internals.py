@@ -2,12 +2,13 @@
 
 import platform
 import re
+import shutil
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fresh_python import program_text
+from fresh_python import PROGRAMS, program_text
 from test_running import PLAIN, call, call_warm
 
 import gpuless
@@ -110,7 +111,7 @@ def test_a_wrong_name_gives_the_list_of_names(tmp_path):
 
 
 def test_a_program_without_a_launch_is_an_error(tmp_path):
-    (tmp_path / "none.py").write_text("from numba import cuda\n@cuda.jit\ndef kernel(x):\n    x[0] = 1\n")
+    shutil.copy(PROGRAMS / "program_without_a_launch.py", tmp_path / "none.py")
     status, printed, complaints = command("none.py", cwd=tmp_path)
     assert (status, printed) == (2, "")
     assert complaints.endswith("error: none.py launches no kernel: call one, as in kernel[1, 32](x)\n")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from fresh_python import PATH, program_text
+from fresh_python import PATH, PROGRAMS, program_text
 from warm_python import warm
 
 from gpuless import emulator
@@ -238,11 +238,7 @@ CAPABILITIES = "7.5, 8.0, 8.6, 8.7, 8.9, 9.0, 10.0 or 12.0"
     ("value", "output"), [("8", "8 0"), ("8.6", "8 6"), ("10.0", "10 0"), ("12.0", "12 0")]
 )
 def test_the_compute_capability_can_be_set(value, output):
-    program = "import numpy as np\nfrom numba import cuda\n@cuda.jit\ndef f(x): cuda.atomic.add(x, 0, 1)\n"
-    program += (
-        "x = np.zeros(1, np.int32); f[1, 33](x); print(x[0], *cuda.get_current_device().compute_capability)"
-    )
-    printed = call_warm(*GPULESS, "-c", program, GPULESS_COMPUTE_CAPABILITY=value)[1]
+    printed = call_warm(*GPULESS, str(PROGRAMS / "adds_on_a_gpu.py"), GPULESS_COMPUTE_CAPABILITY=value)[1]
     assert printed == f"33 {output}\n"
 
 

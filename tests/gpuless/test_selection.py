@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numba
 import pytest
-from fresh_python import python
+from fresh_python import program_text, python
 
 import gpuless
 from gpuless import emulator, frontends, nvidia, select, simulator
@@ -82,15 +82,7 @@ def libraries(monkeypatch):
 
 
 emulated = pytest.mark.skipif(bool(emulator.problem()), reason=emulator.problem())
-KERNEL = """
-import numpy as np
-from numba import cuda
-@cuda.jit
-def fill(x):
-    x[cuda.grid(1)] = cuda.grid(1)
-x = np.zeros(64)
-fill[2, 32](x)
-print(type(fill).__name__, x.sum())"""
+FILL = program_text("fills_an_array.py")
 
 
 @pytest.mark.parametrize(("gpu", "kernel"), [("emulator", "CUDADispatcher"), ("simulator", "Kernel")])
@@ -102,7 +94,7 @@ def test_selecting_imports_neither_cuda_nor_matplotlib(gpu, kernel):
         "import sys, gpuless",
         "print(*gpuless.select(), gpuless.select() == gpuless.select())",
         "print({'numba.cuda', 'cuda.bindings', 'cuda.core', 'matplotlib'} & sys.modules.keys())",
-        KERNEL,
+        FILL,
         GPULESS=gpu,
         NUMBA_ENABLE_CUDASIM="1",
     )
@@ -112,12 +104,10 @@ def test_selecting_imports_neither_cuda_nor_matplotlib(gpu, kernel):
 
 @emulated
 def test_without_a_gpu_there_is_an_emulated_one():
-    lines = ("import gpuless", "print(*gpuless.select(), sep='|')", KERNEL)
-    printed = python(*lines, NUMBA_ENABLE_CUDASIM="0")  # which is no request
-    first, kernel = printed.splitlines()
-    assert (
-        first == "emulator|" + python("from gpuless import nvidia", "print(nvidia.driver().problem)").strip()
-    )
+    lines = ("import gpuless", "print(*gpuless.select(), sep='|')", "print(gpuless.nvidia.driver().problem)")
+    printed = python(*lines, FILL, NUMBA_ENABLE_CUDASIM="0")  # which is no request
+    first, problem, kernel = printed.splitlines()
+    assert first == f"emulator|{problem}"
     assert kernel == "CUDADispatcher 2016.0"
 
 
@@ -125,7 +115,7 @@ def test_without_a_gpu_there_is_an_emulated_one():
 @pytest.mark.exhaustive_unless(lambda first: first, "that a name of it has been used, which loads the driver")
 @pytest.mark.parametrize("first", ["", "cuda.is_available()"])
 def test_numba_cuda_imported_first_still_gets_the_emulated_gpu(first):
-    lines = ("from numba import cuda", first, "import gpuless", "print(gpuless.select().gpu)", KERNEL)
+    lines = ("from numba import cuda", first, "import gpuless", "print(gpuless.select().gpu)", FILL)
     assert python(*lines) == "emulator\nCUDADispatcher 2016.0\n"
 
 
@@ -158,7 +148,7 @@ def test_numba_cuda_imported_first_cannot_become_the_simulator_and_warns():
 
 
 def test_numbas_own_variable_asks_for_the_simulator():
-    printed = python("import gpuless", "print(gpuless.select().gpu)", KERNEL, NUMBA_ENABLE_CUDASIM="1")
+    printed = python("import gpuless", "print(gpuless.select().gpu)", FILL, NUMBA_ENABLE_CUDASIM="1")
     assert printed == "simulator\nKernel 2016.0\n"
 
 

@@ -57,9 +57,9 @@ def test_exhaustive_tests_in_a_process_with_the_simulator(request):
     assert {verdict for verdict, _ in lines} == {"PASSED"}, printed[-8000:]
 
 
-def collected(*arguments):
+def collected(*arguments, how=("--collect-only",)):
     """Return pytest's exit status and output when it collects these tests, without a selected device."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only", *arguments]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *how, *arguments]
     environment = {name: value for name, value in os.environ.items() if name != "GPULESS"}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # they take longer than such a run
     done = subprocess.run(command, env=environment, cwd=HERE, capture_output=True, text=True, timeout=300)
@@ -72,7 +72,9 @@ def test_they_run_in_the_simulator_when_they_are_named():
     assert collected("simulator/", "-k", "order")[0] == 0
     code, said = collected("simulator/", "sanitizer/", "-k", "order")
     assert (code, "simulator/test_" in said) == (0, False)
-    code, said = collected("simulator/test_scheduler.py", "sanitizer/test_words.py")
+    # Before a process starts, in which it would be an internal error.
+    how = "-p", "xdist", "-n", "1"
+    code, said = collected("simulator/test_scheduler.py", "sanitizer/test_words.py", how=how)
     assert code == 4
     assert "simulator/test_scheduler.py tests the simulator, and kernels run on " in said
     assert ": set GPULESS=simulator, or name no other tests beside it" in said

@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 from helpers import poisoned, random_float32, strided
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
+from cnn_numba.ops.activation import reference as activation
+from cnn_numba.ops.conv import reference as conv
 from cnn_numba.ops.fused import cpu, reference
 from cnn_numba.ops.fused.checks import Convolution
 from cnn_numba.ops.fused.cpu_stage import Stage
+from cnn_numba.ops.pool import reference as pooling
 
 # A chain: for each convolution output channels, kernel, stride, padding, ReLU, pooling.
 MNIST = [(32, 3, 1, 0, False, True), (64, 3, 1, 0, False, True)]
@@ -20,6 +23,8 @@ CHAINS = [
     # Four channels whose padded rows are as long as rows of whole vectors.
     ((2, 4, 2, 2), [(3, 7, 1, 3, True, False)]),
     ((2, 4, 4, 4), [(3, 5, 1, 2, True, False)]),
+    # Several panels of flipped weights, whatever the width of the vectors.
+    ((2, 70, 6, 5), [(9, 3, 1, 1, False, False)]),
 ]
 
 
@@ -44,11 +49,58 @@ def both(functions, chain, x, grad_output, needs_grad_input=True, **scratch):
     return [out, *(array for pair in grads for array in pair), *([grad_input] if needs_grad_input else [])]
 
 
-def assert_alike(received, expected):
-    """Check that arrays agree up to the rounding of their sums."""
-    for one, other in zip(received, expected, strict=True):
-        scale = max(1e-6, np.abs(other).max(initial=0))
-        np.testing.assert_allclose(one, other, rtol=0, atol=5e-6 * scale)
+def absolute_sums(chain, x, grad_output):
+    """Return what `both` returns, but computed from the absolute values of the summands of each sum."""
+    sizes, passes = [np.abs(x)], reference._passes(x, chain)
+    where = [{"stride": each.stride, "padding": each.padding} for each in chain]
+    for each, geometry in zip(chain, where, strict=True):
+        size = conv.conv2d_forward(sizes[-1], np.abs(each.weight), np.abs(each.bias), **geometry)
+        sizes.append(pooling.max_pool2d_forward(size, 2)[0] if each.pool else size)
+    size, grads = np.abs(grad_output), []
+    for each, geometry, image, made in reversed([*zip(chain, where, sizes[:-1], passes, strict=True)]):
+        x, output, argmax, _ = made
+        size = pooling.max_pool2d_backward(size, argmax, output.shape) if each.pool else size
+        size = activation.relu_backward(size, output) if each.relu else size
+        grad_weight = conv.conv2d_backward_weight(size, image, each.weight.shape, **geometry)
+        grads[:0] = grad_weight, conv.conv2d_backward_bias(size)
+        size = conv.conv2d_backward_input(size, np.abs(each.weight), x.shape, **geometry)
+    return [sizes[-1], *grads, size]
+
+
+def has_a_near_tie(chain, x):
+    """Return whether rounding may decide which pixel of a window is the largest, or if one passes a ReLU.
+
+    The gradients then go elsewhere, and neither they nor those of the definition are wrong.
+    """
+    size = np.abs(x)
+    for each, (image, *_) in zip(chain, reference._passes(x, chain), strict=True):
+        geometry = {"stride": each.stride, "padding": each.padding}
+        output = conv.conv2d_forward(image, each.weight, each.bias, **geometry)
+        size = conv.conv2d_forward(size, np.abs(each.weight), np.abs(each.bias), **geometry)
+        if each.relu and (np.abs(output) < 5e-7 * size).any():
+            return True
+        if each.pool:
+            height, width = (length // 2 * 2 for length in output.shape[2:])
+            corners = [output[:, :, i:height:2, j:width:2] for i in (0, 1) for j in (0, 1)]
+            *_, second, largest = np.sort(corners, axis=0)
+            size, _ = pooling.max_pool2d_forward(size, 2)
+            passes = largest > 0 if each.relu else True
+            if ((largest - second < 1e-6 * size) & passes).any():
+                return True
+    return False
+
+
+def assert_as_defined(received, chain, x, grad_output):
+    """Check what `both` returns; the gradient of the images may be missing.
+
+    A sum is as inexact as its summands are large, however small it is itself: +1 and -1 cancel, and their
+    rounding errors stay. The largest errors in some 1500 arrays of random chains were 5e-7 of these sums.
+    """
+    expected, sums = both(reference, chain, x, grad_output), absolute_sums(chain, x, grad_output)
+    assert len(received) >= len(expected) - 1
+    for one, other, total in zip(received, expected, sums, strict=False):
+        assert one.shape == other.shape
+        np.testing.assert_allclose((one - other) / np.maximum(total, 1e-30), 0, atol=1e-6)
 
 
 @pytest.mark.parametrize("needs_grad_input", [True, False])
@@ -57,7 +109,7 @@ def test_a_chain_equals_its_definition(shape, layers, needs_grad_input):
     rng = np.random.default_rng(0)
     chain, x = chain_of(layers, shape[1], rng), random_float32(rng, *shape)
     grad_output = random_float32(rng, *reference.conv_chain_forward(x, chain).shape)
-    assert_alike(*(both(backend, chain, x, grad_output, needs_grad_input) for backend in (cpu, reference)))
+    assert_as_defined(both(cpu, chain, x, grad_output, needs_grad_input), chain, x, grad_output)
 
 
 @settings(deadline=None, derandomize=True, max_examples=25)
@@ -78,9 +130,10 @@ def test_any_chain_equals_its_definition(data):
         with pytest.raises(ValueError, match=r"does not fit|too few"):
             cpu.conv_chain_forward(x, chain)
         return
+    assume(not has_a_near_tie(chain, x))
     needs_grad_input = draw(st.booleans())
     grad_output = random_float32(rng, *out.shape)
-    assert_alike(*(both(backend, chain, x, grad_output, needs_grad_input) for backend in (cpu, reference)))
+    assert_as_defined(both(cpu, chain, x, grad_output, needs_grad_input), chain, x, grad_output)
 
 
 def test_one_working_space_serves_smaller_batches_and_repeated_steps():
@@ -105,10 +158,7 @@ def test_given_outputs_are_written_to():
     for pair, given_pair in zip(returned, grads, strict=True):
         assert pair[0] is given_pair[0]
         assert pair[1] is given_pair[1]
-    assert_alike(
-        [out, grad_input],
-        [reference.conv_chain_forward(x, chain), reference.conv_chain_backward(out, x, chain)[1]],
-    )
+    assert_as_defined([out, *(array for pair in grads for array in pair), grad_input], chain, x, out)
 
 
 def test_of_equal_pixels_the_first_gets_the_gradient():
@@ -161,7 +211,7 @@ def test_images_with_few_and_with_many_live_pixels(kernel, stride, padding):
     assert alive[1] > stage.most or out[0].size <= stage.most  # such as 3x3 squares for few, distant pixels
     grad_output = random_float32(rng, *out.shape)
     arrays = chain, x, grad_output
-    assert_alike(both(cpu, *arrays), both(reference, *arrays))
+    assert_as_defined(both(cpu, *arrays), *arrays)
 
 
 def test_an_empty_batch_has_gradients_of_zero():

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from helpers import kernels_in, poisoned, random_float32
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from launches import sanitized, to_host
-from test_fused import CHAINS, MNIST, assert_alike, chain_of
+from test_fused import CHAINS, MNIST, assert_as_defined, chain_of, has_a_near_tie
 
 from cnn_numba import device
 from cnn_numba.ops.conv.gpu_weight import WITH_ONES
@@ -51,20 +51,13 @@ def both(chain, x, grad_output, needs_grad_input=True, **scratch):
     return [device.to_host(array) for array in arrays]
 
 
-def defined(chain, x, grad_output, needs_grad_input=True):
-    out = reference.conv_chain_forward(x, chain)
-    grads, grad_input = reference.conv_chain_backward(grad_output, x, chain)
-    return [out, *(array for pair in grads for array in pair), *([grad_input] if needs_grad_input else [])]
-
-
 @pytest.mark.parametrize("needs_grad_input", [True, False])
 @pytest.mark.parametrize(("shape", "layers"), [*CHAINS, *MORE_CHAINS])
 def test_a_chain_equals_its_definition(shape, layers, needs_grad_input):
     rng = np.random.default_rng(0)
     chain, x = chain_of(layers, shape[1], rng), random_float32(rng, *shape)
     grad_output = random_float32(rng, *reference.conv_chain_forward(x, chain).shape)
-    arguments = chain, x, grad_output, needs_grad_input
-    assert_alike(both(*arguments), defined(*arguments))
+    assert_as_defined(both(chain, x, grad_output, needs_grad_input), chain, x, grad_output)
 
 
 def test_a_working_space_without_a_gradient_of_the_images_refuses_it():
@@ -84,7 +77,7 @@ def test_a_convolution_may_occur_twice_in_a_chain():
     grad_output = random_float32(rng, *out.shape)
     grads, grad_input = gpu.conv_chain_backward(device.to_device(grad_output), device.to_device(x), there)
     arrays = [out, *(array for pair in grads for array in pair), grad_input]
-    assert_alike([device.to_host(array) for array in arrays], defined(chain, x, grad_output))
+    assert_as_defined([device.to_host(array) for array in arrays], chain, x, grad_output)
 
 
 @settings(deadline=None, derandomize=True, max_examples=20)
@@ -105,8 +98,9 @@ def test_any_chain_equals_its_definition(data):
         with pytest.raises(ValueError, match=r"does not fit|too few"):
             gpu.conv_chain_forward(device.to_device(x), on_device(chain))
         return
+    assume(not has_a_near_tie(chain, x))
     arguments = chain, x, random_float32(rng, *out.shape)
-    assert_alike(both(*arguments), defined(*arguments))
+    assert_as_defined(both(*arguments), *arguments)
 
 
 def test_one_working_space_serves_smaller_batches_and_repeats_the_same_bits():
@@ -116,7 +110,7 @@ def test_one_working_space_serves_smaller_batches_and_repeats_the_same_bits():
     scratch = gpu.conv_chain_scratch(x.shape, on_device(chain))
     first = both(chain, x, grad_output, scratch=scratch)
     smaller = chain, x[:3] * 5, grad_output[:3] * 9
-    assert_alike(both(*smaller, scratch=scratch), defined(*smaller))
+    assert_as_defined(both(*smaller, scratch=scratch), *smaller)
     for one, other in zip(both(chain, x, grad_output, scratch=scratch), first, strict=True):
         np.testing.assert_array_equal(one, other)
 

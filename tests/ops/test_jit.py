@@ -11,6 +11,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+from helpers import PROGRAMS
 from numba import int64
 from numba.core.caching import CacheImpl, FunctionCache
 
@@ -99,79 +100,42 @@ def test_compiled_functions_are_kept(monkeypatch, tmp_path, unwarned):
     assert {path.suffix for path in tmp_path.glob("serial/**/*.nb*")} == {".nbi", ".nbc"}
 
 
-BITS = """
-import hashlib
-import numpy as np
-from cnn_numba.beyond.attention.cpu import attention_forward
-from cnn_numba.beyond.norm.cpu import layer_norm_backward
-
-q, k, v = np.random.default_rng(0).standard_normal((3, 2, 2, 37, 24), np.float32)
-x, g = np.random.default_rng(1).standard_normal((2, 13, 67), np.float32)
-one = np.ones(67, np.float32)
-for arrays in (attention_forward(q, k, v), layer_norm_backward(g, x, one, one[:13], one[:13])):
-    print(*[hashlib.sha256(array).hexdigest() for array in arrays])
-"""
-
-
 @pytest.mark.exhaustive("test_start.py: the loss of a step, compiled and loaded")
 @pytest.mark.slow
 def test_functions_give_the_same_bits_compiled_and_loaded(monkeypatch, tmp_path):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    compiled = run(BITS, SOURCE)
-    assert run(BITS, SOURCE) == compiled
+    bits = (PROGRAMS / "bits_of_results.py").read_text()
+    compiled = run(bits, SOURCE)
+    assert run(bits, SOURCE) == compiled
     for folder in tmp_path.glob("kernels-*/parallel"):
         shutil.rmtree(folder)
-    assert run(BITS, SOURCE) == compiled  # where the functions they call are loaded
-
-
-TRAIN = """
-import numpy as np
-from cnn_numba import Adam, CrossEntropyLoss, mnist_cnn, train_step
-from cnn_numba.ops.shared.simd import WIDTH
-
-model, loss = mnist_cnn(batch_size=5), CrossEntropyLoss(5, 10)
-optimizer = Adam(model, lr=1e-3)
-x = np.random.default_rng(0).random((5, 1, 28, 28), np.float32)
-losses = [train_step(model, loss, optimizer, x, np.arange(5, dtype=np.int32))[0].mean() for _ in range(3)]
-print(WIDTH, *losses)
-"""
-
-
-MULTIPLY = """
-import numpy as np
-from cnn_numba.ops.dense.cpu import linear_forward
-from cnn_numba.ops.shared.simd import WIDTH
-
-rng = np.random.default_rng(0)
-x, weight = rng.standard_normal((13, 70), np.float32), rng.standard_normal((37, 70), np.float32)
-print(WIDTH, *linear_forward(x, weight).ravel())
-"""
+    assert run(bits, SOURCE) == compiled  # where the functions they call are loaded
 
 
 @pytest.mark.exhaustive("test_dense.py: products with the vectors that this processor has")
 @pytest.mark.slow
 def test_vectors_of_every_width_multiply_alike(package):
     """The vectors are 16 floats wide with AVX-512, else 8: this machine has one, a copy gets the other."""
-    results = of_both_widths(MULTIPLY, package)
+    results = of_both_widths("one_product.py", package)
     np.testing.assert_allclose(results[8], results[16], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.exhaustive("test_training.py: training with the vectors that this processor has")
 @pytest.mark.slow
 def test_vectors_of_every_width_train_alike(package):
-    results = of_both_widths(TRAIN, package)
+    results = of_both_widths("three_steps.py", package)
     assert results[8] == pytest.approx(results[16], rel=1e-5)
     assert results[8][2] < results[8][0]
 
 
-def of_both_widths(script, package):
-    """Return the numbers that a script prints, by vector width."""
+def of_both_widths(program, package):
+    """Return the numbers that a program prints, by vector width."""
     other = {8: 16, 16: 8}[WIDTH]
     simd = package / "ops" / "shared" / "simd.py"
     simd.write_text(re.sub("^WIDTH = .*$", f"WIDTH = {other}", simd.read_text(), flags=re.MULTILINE))
     results = {}
     for folder in (SOURCE, package):
-        width, *numbers = run(script, folder)[0].split()
+        width, *numbers = run((PROGRAMS / program).read_text(), folder)[0].split()
         results[int(width)] = [float(number) for number in numbers]
     assert set(results) == {8, 16}
     return results

@@ -14,7 +14,7 @@ from cnn_numba.ops.conv import gpu as conv_gpu, gpu_implicit, gpu_weight, refere
 from cnn_numba.ops.dense import gpu as dense_gpu, gpu_vectorised, reference as dense_reference
 from cnn_numba.ops.shared import products, tensor_cores
 from cnn_numba.ops.shared.rounding import round_all, rounding
-from gpuless.inspector import InspectionError, inspect_kernels
+from gpuless.inspector import NoCompiler, inspect_kernels
 
 REDUCED = PRECISIONS[1:]
 of_each_precision = pytest.mark.parametrize("precision", REDUCED)
@@ -386,7 +386,7 @@ def listings(kernels, cc):
     """Return the machine code of kernels."""
     try:
         reports = inspect_kernels([(kernel, kernel.py_func.signature) for kernel in kernels], [cc])
-    except InspectionError as error:
+    except NoCompiler as error:
         pytest.skip(str(error))
     if any(report.language != "SASS" for report in reports):
         pytest.skip("there is no disassembler")

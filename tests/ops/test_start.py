@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers import PROGRAMS
 from numba import njit, prange, vectorize
 
 from cnn_numba.ops.shared import compiling as jit, libraries
@@ -25,26 +26,10 @@ LATER = [
 # Modules that Numba needs to compile, but not to load.
 COMPILER = ["numba.np.linalg", "scipy.linalg", "pycparser"]
 
-STEP = """
-import sys
-import numpy as np
-from numba.core.codegen import JitEngine
-
-modules, add_module = [], JitEngine.add_module
-JitEngine.add_module = lambda engine, module: (modules.append(module), add_module(engine, module))[1]
-
-from cnn_numba import Adam, CrossEntropyLoss, mnist_cnn, train_step
-
-model, loss = mnist_cnn(batch_size=5), CrossEntropyLoss(5, 10)
-x, labels = np.ones((5, 1, 28, 28), np.float32), np.arange(5, dtype=np.int32)
-losses, _ = train_step(model, loss, Adam(model), x, labels)
-print(len(modules), float(losses.sum()).hex(), *sorted(sys.modules))
-"""
-
 
 def step(folder):
     """Take a step in a new process; return the number of machine codes, the loss, and the imports."""
-    command = [sys.executable, "-c", STEP]
+    command = [sys.executable, PROGRAMS / "one_step.py"]
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stderr == ""

@@ -28,8 +28,12 @@ def main(out):
     from cnn_numba.device import simulated
     from cnn_numba.nn.models import MODELS, mnist_cnn
     from cnn_numba.ops.backends import backend
+    from cnn_numba.train.callbacks import saving
     from cnn_numba.train.loop import evaluate, fit
     from cnn_numba.train.optim import Adam
+
+    # Training writes its curves in test_training.py, and importing Matplotlib takes longer than these steps.
+    saving.plot_history = lambda history, path: None
 
     def first(count):
         parts = "train_images", "train_labels", "test_images", "test_labels"

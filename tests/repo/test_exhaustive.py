@@ -39,6 +39,7 @@ def test_an_unknown_parameter_name_is_an_error():
         mark_repetitions([Item(EVEN, size=1)])
 
 
+@pytest.mark.exhaustive_unless(lambda processes: processes == "1", "where another process counts them")
 @pytest.mark.parametrize("processes", ["0", "1"])
 def test_make_test_leaves_out_repetitions_and_counts_them(processes):
     chosen = "-k", "train_alike", "-m", "not exhaustive", "tests/ops/test_jit.py"

@@ -7,20 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import PROGRAMS
 
 ROOT = Path(__file__).parents[2]
-HERE = """
-from pathlib import Path
-
-import gpuless
-import pytest
-
-
-def test_the_copy_is_tested():
-    assert Path(gpuless.__file__).parents[1] == Path(__file__).parents[2]
-    with pytest.raises(ModuleNotFoundError, match="left behind"):
-        import cnn_numba
-"""
 # All is collected; these are run.
 FAST = "test_here or gpuless.access or gpuless.simulator"
 
@@ -32,7 +21,7 @@ FAST = "test_here or gpuless.access or gpuless.simulator"
 def test_gpuless_passes_its_tests_without_the_course(tmp_path):
     for folder in ("gpuless", "tests/gpuless", "examples", "docs"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "tests" / "gpuless" / "test_here.py").write_text(HERE)
+    shutil.copy(PROGRAMS / "suite_of_a_copy.py", tmp_path / "tests" / "gpuless" / "test_here.py")
     # First on the path: an installed one is not found either.
     (tmp_path / "cnn_numba.py").write_text("raise ModuleNotFoundError('left behind')")
     options = ["-q", "--strict-markers", "--doctest-modules", "-p", "no:cacheprovider", "-p", "no:nbval"]

@@ -124,7 +124,7 @@ def test_a_part_of_gpuless_imports_only_from_those_below(part):
     parts, allowed = list(GPULESS), GPULESS[part].split()
     assert set(allowed) <= set(parts[parts.index(part) + 1 :]), f"{part} is to import from above"
     own = {ROOT / f"gpuless/{other}.py" for other in parts if other != part}
-    for path in files_of(f"gpuless/{part}") or [ROOT / f"gpuless/{part}.py"]:
+    for path in files_of(f"gpuless/{part}"):
         for module, line in imports_of(path) if path not in own else ():
             package, _, rest = module.partition(".")
             if package == "gpuless":

@@ -1,26 +1,9 @@
+import shutil
 from pathlib import Path
 
 import pytest
 from fresh_python import run_pytest
-
-CONFTEST = """
-from progress import StillRunning
-
-
-def pytest_configure(config):
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(StillRunning(seconds=0.2))
-"""
-TESTS = """
-import time
-
-import pytest
-
-
-@pytest.mark.xdist_group("/one/process")
-def test_slow():
-    time.sleep(3)
-"""
+from helpers import PROGRAMS
 
 
 @pytest.mark.exhaustive_unless(lambda options: "-n" in options, "where the tests run in other processes")
@@ -28,8 +11,8 @@ def test_slow():
     "options", [["-p", "no:xdist"], ["-n", "1", "--dist", "loadgroup"]], ids=["alone", "xdist"]
 )
 def test_a_long_test_is_named_while_it_runs(tmp_path, options):
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_sleep.py").write_text(TESTS)
+    shutil.copy(PROGRAMS / "conftest_of_progress.py", tmp_path / "conftest.py")
+    shutil.copy(PROGRAMS / "suite_that_sleeps.py", tmp_path / "test_sleep.py")
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     run = run_pytest("-q", *options, cwd=tmp_path, PYTHONPATH=str(Path(__file__).parents[1]))
     assert run.returncode == 0, run.stdout + run.stderr

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 import tomllib
 import types
 from pathlib import Path
@@ -167,3 +168,20 @@ def test_a_run_is_spread_over_processes_unless_it_is_of_one_file(
     config.option = types.SimpleNamespace()  # -p no:xdist
     plugin.pytest_cmdline_main(config)
     assert not vars(config.option)
+
+
+def test_bytecode_is_kept_for_the_next_run_except_that_of_temporary_files(request, monkeypatch, tmp_path):
+    plugin = request.config.pluginmanager.getplugin(str(ROOT / "tests" / "conftest.py"))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", "")
+    cleanups = []
+    plugin.keep_bytecode(types.SimpleNamespace(rootpath=tmp_path, add_cleanup=cleanups.append))
+    assert "PYTHONDONTWRITEBYTECODE" not in os.environ
+    kept = Path(os.environ["PYTHONPYCACHEPREFIX"], "usr", "lib")
+    temporary = Path(os.environ["PYTHONPYCACHEPREFIX"], *Path(tempfile.gettempdir()).parts[1:], "copy")
+    kept.mkdir(parents=True)
+    temporary.mkdir(parents=True)
+    (cleanup,) = cleanups
+    cleanup()
+    assert (kept.exists(), temporary.exists()) == (True, False)
+    assert tmp_path / "build" in kept.parents

@@ -1,19 +1,9 @@
+import shutil
 from pathlib import Path
 
 from fresh_python import run_pytest
+from helpers import PROGRAMS
 
-CONFTEST = """
-import scheduling
-
-
-def pytest_xdist_make_scheduler(config, log):
-    return scheduling.ByFile(config, log)
-
-
-def pytest_collection_modifyitems(config, items):
-    if hasattr(config, "workerinput"):
-        scheduling.sort(items)
-"""
 FILES = {
     "test_bench.py": "def test_a(): pass",
     "test_few.py": "def test_a(): pass",
@@ -24,7 +14,7 @@ FILES = {
 
 
 def test_files_that_compile_for_others_and_slow_files_come_first(tmp_path):
-    (tmp_path / "conftest.py").write_text(CONFTEST)
+    shutil.copy(PROGRAMS / "conftest_of_scheduling.py", tmp_path / "conftest.py")
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow")
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
@@ -43,7 +33,7 @@ def test_files_that_compile_for_others_and_slow_files_come_first(tmp_path):
 
 
 def test_a_test_that_crashes_its_process_is_not_run_again(tmp_path):
-    (tmp_path / "conftest.py").write_text(CONFTEST)
+    shutil.copy(PROGRAMS / "conftest_of_scheduling.py", tmp_path / "conftest.py")
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow")
     ends = "import os\ndef test_a(): pass\ndef test_b(): os._exit(1)\ndef test_c(): pass"
     for name, text in {"test_ends.py": ends, "test_more.py": "def test_a(): pass"}.items():

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from helpers import PROGRAMS
 from PIL import Image, ImageDraw
 
 from cnn_numba.data import load
@@ -122,16 +123,8 @@ def installed(tmp_path_factory):
 
 
 def test_the_packages_know_that_there_is_no_clone(installed):
-    program = """
-import os, cnn_numba, gpuless
-from cnn_numba import extras
-from cnn_numba.data.datasets import load, needs_download
-
-print(os.path.dirname(cnn_numba.__file__), os.path.dirname(gpuless.__file__))
-print(len(load("course-text").train_images), needs_download("mnist"), extras.install("cu13"))
-"""
     folder, run = installed
-    printed = run(program).stdout.splitlines()
+    printed = run((PROGRAMS / "without_a_clone.py").read_text()).stdout.splitlines()
     assert printed[0].split() == [str(folder / "site-packages" / name) for name in ("cnn_numba", "gpuless")]
     assert printed[1:] == [f"{len(load('course-text').train_images)} True pip install 'cnn-numba[cu13]'"]
     message = f"the course is not in the installed package; it is in the repository: {REPOSITORY}"
@@ -139,14 +132,6 @@ print(len(load("course-text").train_images), needs_download("mnist"), extras.ins
 
 
 COMMAND = "from cnn_numba.cli import main; main()"
-# For this copy of the package the kernels of the CPU are compiled again, which takes most of the time: one
-# command shows that they are, the other computes without them.
-WITHOUT_COMPILING = """
-from cnn_numba.ops import backends
-
-for operations in (backends._CORE, backends._ADDED):
-    operations["cpu"] = operations["reference"]
-"""
 
 
 @pytest.mark.slow
@@ -156,9 +141,11 @@ def test_commands_answer_without_a_clone(installed):
     picture = Image.new("L", (200, 200), 255)
     ImageDraw.Draw(picture).line([(50, 45), (150, 45), (90, 165)], fill=0, width=16, joint="curve")
     picture.save(folder / "seven.png")
+    # In this copy of the package the kernels of the CPU are compiled again, which takes most of the time: one
+    # command shows that they are, the other computes without them.
     done = run(COMMAND, "predict", "seven.png")
     assert (done.returncode, done.stdout[:14]) == (0, "seven.png: 7 (")
-    done = run(WITHOUT_COMPILING + COMMAND, "sample", "--length", 5)
+    done = run((PROGRAMS / "without_compiling.py").read_text() + COMMAND, "sample", "--length", 5)
     assert (done.returncode, done.stdout[:8], len(done.stdout)) == (0, "A kernel", len("A kernel") + 5 + 1)
     # Another folder of that name, which Python finds.
     (folder / "benchmarks").mkdir()

@@ -19,7 +19,7 @@ from cnn_numba.train.callbacks.saving import Saving
 from cnn_numba.train.checkpoint import load_checkpoint
 from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.loop import fit
-from cnn_numba.train.optim import Adam
+from cnn_numba.train.optim import SCHEDULES, Adam
 from cnn_numba.train.recipe import Plan
 from cnn_numba.train.run import Run
 from cnn_numba.train.single_process import SINGLE, SingleProcess
@@ -40,6 +40,18 @@ def after_steps(run, count):
     for size in run.begin_epoch()[:count]:
         run.take(size)
     return run
+
+
+# --- The run -----------------------------------------------------------------------------------------------
+
+
+def test_each_step_left_of_an_epoch_gets_its_own_rate():
+    run, given = a_run(), []
+    run.plan = run.plan._replace(schedule="cosine")
+    run.epoch, run.step = 1, 2
+    run.stepper = SimpleNamespace(begin=lambda order, lrs, epoch: given.extend(lrs))
+    run.begin_epoch()
+    assert given == [SCHEDULES["cosine"](1e-2, step, 15) for step in (7, 8, 9)]
 
 
 # --- Divergence --------------------------------------------------------------------------------------------

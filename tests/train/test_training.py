@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import tracemalloc
 import warnings
 import zipfile
@@ -18,6 +17,7 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+from helpers import PROGRAMS
 
 from benchmarks.pytorch import pytorch_twin
 from cnn_numba import device
@@ -279,22 +279,11 @@ def test_an_interrupt_does_not_save_a_ruined_model(tmp_path):
 
 
 def test_a_kill_while_saving_leaves_the_last_good_checkpoint(tmp_path):
-    script = textwrap.dedent("""
-        import sys
-        from cnn_numba.train.checkpoint import save_checkpoint
-        from cnn_numba.nn.models import mnist_cnn
-        model = mnist_cnn()
-        number = 0
-        while True:
-            model.parameters[:] = number
-            save_checkpoint(sys.argv[1], model, progress={"number": number})
-            number += 1
-            if number == 1:
-                print("go", flush=True)
-    """)
     path = tmp_path / "net.npz"
     for pause in (0.0, 0.003, 0.011, 0.05):
-        with subprocess.Popen([sys.executable, "-c", script, path], stdout=subprocess.PIPE) as process:
+        with subprocess.Popen(
+            [sys.executable, PROGRAMS / "saves_endlessly.py", path], stdout=subprocess.PIPE
+        ) as process:
             process.stdout.readline()
             try:
                 process.wait(pause)

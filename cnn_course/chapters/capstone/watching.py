@@ -117,6 +117,9 @@ def launches_watched(launched, refused=COPIES):
 @contextmanager
 def copies_refused(refused):
     """Refuse copies; yield a context manager that allows them."""
+    if device.simulated():
+        message = "The check watches copies in the driver, and the simulator has none."
+        raise Wrong("in the simulator", message, "Run the notebook on a GPU or on the emulated one.")
     from numba.cuda.cudadrv import driver
 
     before = {name: getattr(driver, name) for name in refused}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import cuda, float32
 
-from cnn_course.chapters.capstone import judging, modelling
+from cnn_course.chapters.capstone import judging, modelling, watching
 from cnn_course.chapters.capstone.judging import Judged, judge
 from cnn_course.chapters.capstone.modelling import Modelled
 from cnn_course.engine.checks.evidence import Wrong
@@ -157,3 +157,10 @@ def test_float64_in_a_swap_is_remarked_with_its_line(monkeypatch):
     (remark,) = judge("relu_backward", in_float64).float64
     assert remark.startswith("`wide_kernel` computes in float64, which most GPUs do far more slowly. Line 4")
     assert remark.endswith("Write `float32(1) if out[i] > float32(0) else float32(0)`.")
+
+
+def test_the_simulator_cannot_judge_a_swap(monkeypatch):
+    monkeypatch.setattr(watching.device, "simulated", lambda: True)
+    message = "The check watches copies in the driver, and the simulator has none"
+    with pytest.raises(Wrong, match=message), watching.copies_refused({}):
+        pass

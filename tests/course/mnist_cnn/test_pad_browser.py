@@ -2,20 +2,10 @@
 
 import pytest
 from browser import element, lab_with, run_cell, until
+from helpers import PROGRAMS
 from PIL import Image
 
 from cnn_course.chapters.mnist_cnn.pad import example_drawing
-
-CODE = """
-import numpy as np
-
-from cnn_numba.pretrained import MNIST_CNN
-from cnn_numba import load_model
-from cnn_course.chapters.mnist_cnn.pad import DigitPad
-
-model = load_model(MNIST_CNN, batch_size=1)
-DigitPad(lambda digit: model.predict(digit[None].astype(np.float32) / 255)[0])
-"""
 
 
 def says(text):
@@ -31,7 +21,7 @@ def highest(digit):
 )
 @pytest.mark.slow
 def test_a_digit_drawn_in_jupyterlab_is_read_by_the_network(tmp_path):
-    with lab_with([CODE.strip()], tmp_path) as chrome:
+    with lab_with([(PROGRAMS / "reads_drawn_digits.py").read_text()], tmp_path) as chrome:
         from selenium.webdriver import ActionChains
 
         run_cell(chrome)

@@ -10,7 +10,7 @@ if not gpuless.select().emulated:
 
 from numba import cuda
 
-from gpuless.inspector import InspectionError, inspect_kernels
+from gpuless.inspector import NoCompiler, inspect_kernels
 
 SIZE = 4096
 SIGNATURE = "void(float32[::1], float32[::1], float32[::1], float32[::1], float32[::1], float32[::1])"
@@ -111,7 +111,7 @@ def test_the_assembler_fuses_those_and_no_others():
     kernels = [(cuda.jit(function), SIGNATURE) for function in CASES]
     try:
         reports = inspect_kernels(kernels, ["7.5", "9.0"])
-    except InspectionError as error:
+    except NoCompiler as error:
         pytest.skip(str(error))
     for report, (_, count) in zip(reports, [case for case in CASES.values() for _ in range(2)], strict=True):
         if report.language != "SASS":
