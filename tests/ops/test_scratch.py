@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cnn_numba.ops.backends import backend, with_scratch
+from cnn_numba.ops.backends import backend
+from cnn_numba.ops.scratch import with_scratch
 
 SIZES = {
     "conv2d": ((2, 1, 5, 5), (3, 1, 2, 2)),
@@ -48,10 +49,10 @@ def test_functions_with_working_space_get_the_same_each_time():
 def test_a_call_with_working_space_allocates_none(monkeypatch):
     cpu = backend("cpu").ops.conv
     scratched = with_scratch(cpu, "conv2d", *SIZES["conv2d"])
-    monkeypatch.delattr(cpu, "conv2d_scratch")
+    monkeypatch.delattr(cpu, "lay_out")
     x, weight = (np.ones(shape, np.float32) for shape in SIZES["conv2d"])
     assert (scratched.conv2d_forward(x, weight) == 4).all()
-    with pytest.raises(NameError, match="conv2d_scratch"):
+    with pytest.raises(NameError, match="lay_out"):
         cpu.conv2d_forward(x, weight)
 
 
