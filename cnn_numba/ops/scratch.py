@@ -17,21 +17,11 @@ from cnn_numba.arguments import shown
 def working_space(memory, kind, make):
     """Turn a function that returns what an operation needs into one that makes it.
 
-    Parameters
-    ----------
-    memory : Memory
-        Of the backend.
-    kind : type
-        A named tuple. For each of its first fields the function returns what it must be: the shape of an
-        array, which may have more elements; a number, which may be larger; or anything else.
-    make : callable
-        Takes these needs and returns all fields.
-
-    Notes
-    -----
-    The function gets an attribute ``fit(scratch, *sizes)``. It returns working space with arrays in exactly
-    the needed shapes, new if `scratch` is None. Kernels write into it unchecked, so it raises TypeError or
-    ValueError if `scratch` is something else or does not suffice.
+    For each of the first fields of `kind`, a named tuple, the function returns what it must be: the shape of
+    a float32 array, which may have more elements; a number, which may be larger; or anything else. `make`
+    takes these needs and returns all fields. The attribute ``fit(scratch, *sizes)`` returns working space
+    with arrays in exactly these shapes, new if `scratch` is None. Kernels write into it unchecked, so `fit`
+    raises TypeError or ValueError if `scratch` does not suffice.
     """
 
     def decorate(needs_of):

@@ -56,20 +56,20 @@ def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float3
 
 def linear_backward_input(grad_output, weight, grad_input=None, precision="float32", *, scratch=None):
     """Gradient with respect to `x`, ``grad_output @ weight``; see `reference.linear_backward_input`."""
-    *_, grad_input, scratch = checks.linear_backward_input(
-        DEVICE, grad_output, weight, grad_input, precision=precision, scratch=(linear_scratch, scratch)
+    arrays, how = (grad_output, weight, grad_input), {"precision": precision}
+    *checked, scratch = checks.linear_backward_input(
+        DEVICE, *arrays, scratch=(linear_scratch, scratch), **how
     )
-    options = {"partial": scratch.partial, "precision": precision}
-    return multiply(grad_output, weight, grad_input, False, False, **options)
+    return multiply(*checked, False, False, partial=scratch.partial, **how)
 
 
 def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32", *, scratch=None):
     """Gradient with respect to `weight`, ``grad_output.T @ x``; see `reference.linear_backward_weight`."""
-    *_, grad_weight, scratch = checks.linear_backward_weight(
-        DEVICE, grad_output, x, grad_weight, precision=precision, scratch=(linear_scratch, scratch)
+    arrays, how = (grad_output, x, grad_weight), {"precision": precision}
+    *checked, scratch = checks.linear_backward_weight(
+        DEVICE, *arrays, scratch=(linear_scratch, scratch), **how
     )
-    options = {"partial": scratch.partial, "precision": precision}
-    return multiply(grad_output, x, grad_weight, True, False, **options)
+    return multiply(*checked, True, False, partial=scratch.partial, **how)
 
 
 SUM_ROWS, SUM_COLUMNS = 16, 32

@@ -65,10 +65,7 @@ def _listed(convolutions):
 
 def geometries(convolutions):
     """Return the `Geometry` of each convolution."""
-    return [
-        each if isinstance(each, Geometry) else Geometry(np.shape(each.weight), *each[2:])
-        for each in _listed(convolutions)
-    ]
+    return [Geometry(np.shape(each.weight), *each[2:]) for each in _listed(convolutions)]
 
 
 @functools.cache
@@ -109,9 +106,8 @@ def _slide(memory, sizes, layers):
     return Chain(windows, shapes)
 
 
-def _check(memory, name, convolutions, arrays, needs_grad_input=False, scratch=None):
+def _check(memory, name, layers, arrays, needs=(), scratch=None):
     """Check the arguments of a chain's function; return them, the `Chain` and the working space, if any."""
-    layers = geometries(convolutions)
 
     def slide(sizes, *_):
         known = scratch and scratch[1]
@@ -120,8 +116,8 @@ def _check(memory, name, convolutions, arrays, needs_grad_input=False, scratch=N
             return known.chain  # every step has the same, computed once
         return _slide(memory, sizes, layers)
 
-    specs, how = _specs(len(layers)), {"window": (layers, needs_grad_input), "scratch": scratch}
-    return specs[name](memory._replace(window=slide), *arrays, **how)
+    spec = _specs(len(layers))[name]
+    return spec(memory._replace(window=slide), *arrays, window=needs, scratch=scratch)
 
 
 def chain_of(memory, input_shape, layers):
@@ -129,36 +125,35 @@ def chain_of(memory, input_shape, layers):
     return _check(memory, "shapes", layers, (input_shape, *(layer.weight for layer in layers)))[-1]
 
 
-def _parameters(convolutions):
-    return [array for each in _listed(convolutions) for array in each[:2]]
+def _check_call(memory, name, convolutions, before, after, needs_grad_input=False, scratch=None):
+    """Check what comes before and after the parameters; return that after them, new where None."""
+    parameters = [array for each in _listed(convolutions) for array in each[:2]]
+    arrays, needs = (*before, *parameters, *after), (convolutions, needs_grad_input)
+    checked = _check(memory, name, geometries(convolutions), arrays, needs, scratch)
+    return checked[len(before) + len(parameters) :]
 
 
 def conv_chain_inputs(memory, x, convolutions, scratch):
     """Check the images, the parameters and the working space of a chain."""
-    arrays = x, *_parameters(convolutions)
-    _check(memory, "inputs", convolutions, arrays, scratch=scratch)
+    _check_call(memory, "inputs", convolutions, (x,), (), scratch=scratch)
 
 
 def conv_chain_forward(memory, x, convolutions, out, scratch=None):
     """Check the arguments of `conv_chain_forward`; return `out`, new if None, and the working space."""
-    arrays = x, *_parameters(convolutions), out
-    checked = _check(memory, "forward", convolutions, arrays, scratch=scratch)
-    return checked[len(arrays) - 1], checked[-1]
+    out, *_, scratch = _check_call(memory, "forward", convolutions, (x,), (out,), scratch=scratch)
+    return out, scratch
 
 
 def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input, scratch=None):
     """Check the arguments of `conv_chain_backward`; return gradients, new where None, and scratch."""
-    count = len(_listed(convolutions))
+    count, needs_grad_input = len(_listed(convolutions)), grad_input is not False
     grads = [(None, None)] * count if grads is None else grads
     if len(grads) != count:
         raise ValueError(f"grads must hold a pair for each of {count} convolutions, got {len(grads)}")
-    needs_grad_input = grad_input is not False
-    inputs = grad_output, x, *_parameters(convolutions)
-    name, outputs = "backward_parameters", [array for pair in grads for array in pair]
+    name, after = "backward_parameters", [array for pair in grads for array in pair]
     if needs_grad_input:
-        name, outputs = "backward", [*outputs, grad_input]
-    arrays = *inputs, *outputs
-    made = _check(memory, name, convolutions, arrays, needs_grad_input, scratch)[len(inputs) :]
+        name, after = "backward", [*after, grad_input]
+    made = _check_call(memory, name, convolutions, (grad_output, x), after, needs_grad_input, scratch)
     pairs = [(made[i], made[i + 1]) for i in range(0, 2 * count, 2)]
     return pairs, made[2 * count] if needs_grad_input else None, made[-1]
 
