@@ -14,14 +14,15 @@ import numpy as np
 from cnn_numba.arguments import shown
 
 
-def working_space(memory, kind, make):
+def working_space(memory, kind, make, late=False):
     """Turn a function that returns what an operation needs into one that makes it.
 
     For each of the first fields of `kind`, a named tuple, the function returns what it must be: the shape of
     a float32 array, which may have more elements; a number, which may be larger; or anything else. `make`
     takes these needs and returns all fields. The attribute ``fit(scratch, *sizes)`` returns working space
-    with arrays in exactly these shapes, new if `scratch` is None. Kernels write into it unchecked, so `fit`
-    raises TypeError or ValueError if `scratch` does not suffice.
+    with arrays in exactly these shapes, only those with one axis may be longer; new if `scratch` is None.
+    With `late` they are None then, and the operation allocates what it needs. Kernels write into working
+    space unchecked, so `fit` raises TypeError or ValueError if it does not suffice.
     """
 
     def decorate(needs_of):
@@ -31,7 +32,7 @@ def working_space(memory, kind, make):
 
         def fit(scratch, *sizes):
             if scratch is None:
-                return made(*sizes)
+                return kind(*[None] * len(kind._fields)) if late else made(*sizes)
             if not isinstance(scratch, kind):
                 raise TypeError(f"scratch must come from {made.__name__}, got {type(scratch).__name__}")
             views = {}
@@ -53,11 +54,11 @@ def _fitted(memory, name, value, need):
     """Return a field of working space, of an array the first elements; ValueError if they don't suffice."""
     if hasattr(value, "dtype"):
         memory.check(name, value, None, np.float32, True)
-        if value.shape == need:
-            return value
         size = math.prod(need)
         if value.size < size:
             raise ValueError(f"{name} must have at least {size} elements, got {value.size}")
+        if value.shape == need or len(need) == value.ndim == 1:
+            return value  # to slice an array of the device takes longer than to launch a kernel
         return value.reshape(-1)[:size].reshape(need)
     if value < need if isinstance(need, int) else value != need:
         at_least = "at least " * (type(need) is int)  # but not of a flag

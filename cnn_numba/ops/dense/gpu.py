@@ -31,7 +31,7 @@ class LinearScratch(NamedTuple):
     partial: object  # (size,) float32: partial sums, if several blocks share each
 
 
-@working_space(DEVICE, LinearScratch, lambda *shapes: map(device.empty, shapes))
+@working_space(DEVICE, LinearScratch, lambda *shapes: map(device.empty, shapes), late=True)
 def linear_scratch(batch_size, in_features, out_features):
     """Allocate the working space that the three products of one layer can share.
 
@@ -195,7 +195,7 @@ def linear_backward(
 ):  # fmt: skip
     """All three gradients, of a small layer in one launch; see `reference.linear_backward`."""
     arrays = grad_output, x, weight, grad_input, grad_weight, grad_bias
-    *_, grad_input, grad_weight, grad_bias, scratch = checks.linear_backward(
+    *_, grad_input, grad_weight, grad_bias, _ = checks.linear_backward(
         DEVICE, *arrays, precision=precision, scratch=(linear_scratch, scratch)
     )
     if precision == "float32" and _fits(*grad_output.shape, x.shape[1]):
