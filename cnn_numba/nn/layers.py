@@ -8,7 +8,8 @@ import numpy as np
 from cnn_numba.arguments import integer, pair, settings
 from cnn_numba.device import Array, first_rows
 from cnn_numba.nn.layer import Layer, Saved, Shape
-from cnn_numba.ops.backends import BackendLike, backend, with_scratch
+from cnn_numba.ops.backends import BackendLike, backend
+from cnn_numba.ops.scratch import with_scratch
 from cnn_numba.ops.shapes import conv2d_window, pool2d_window
 
 #: A number for both axes of an image, or (vertical, horizontal).

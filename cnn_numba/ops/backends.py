@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import inspect
 import warnings
 from collections.abc import Callable
 from types import ModuleType
@@ -123,45 +122,6 @@ def register(
     """
     for name, load in (("cpu", cpu), ("gpu", gpu), ("reference", reference)):
         _ADDED[name].append(load)
-
-
-def with_scratch(functions, name, *sizes):
-    """Return an operation's functions, bound to working space if the backend needs any.
-
-    Such a backend has a function ``<name>_scratch``, and its functions take the result as the keyword
-    `scratch`, the one argument in which backends differ. With it bound, the calls are the same everywhere.
-
-    Parameters
-    ----------
-    functions : module
-        An operation in one backend, such as ``backend("cpu").ops.conv``.
-    name : str
-        The beginning of its functions' names: "conv2d".
-    *sizes
-        The arguments of ``<name>_scratch``.
-
-    Examples
-    --------
-    >>> functions = backend("reference").ops.conv
-    >>> with_scratch(functions, "conv2d", (64, 1, 28, 28), (32, 1, 3, 3)) is functions
-    True
-    """
-    make = getattr(functions, f"{name}_scratch", None)
-    return functions if make is None else _WithScratch(functions, make(*sizes))
-
-
-class _WithScratch:
-    functions = None  # while Python copies it
-
-    def __init__(self, functions, scratch):
-        self.functions, self.scratch = functions, scratch
-
-    def __getattr__(self, name):
-        function = getattr(self.functions, name)
-        if "scratch" in inspect.signature(function).parameters:
-            function = functools.partial(function, scratch=self.scratch)
-        setattr(self, name, function)  # no further call of __getattr__ for it
-        return function
 
 
 def _cpu():

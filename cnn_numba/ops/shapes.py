@@ -119,18 +119,3 @@ def conv2d_window(input_shape, weight_shape, stride, padding):
 def pool2d_window(input_shape, kernel_size, stride, padding):
     """Check a pooling's arguments; return its window. `stride` None means `kernel_size`."""
     return _POOL2D(HOST, input_shape, window=(stride, padding, kernel_size))[-1]
-
-
-def check_kind(operation, scratch, kind):
-    """Raise TypeError unless working space is of the type that ``{operation}_scratch`` returns."""
-    if not isinstance(scratch, kind):
-        raise TypeError(f"scratch must come from {operation}_scratch, got {type(scratch).__name__}")
-
-
-def check_fit(memory, operation, scratch, shapes):
-    """Raise ValueError unless the arrays of working space have these shapes, by name."""
-    for name, shape in shapes.items():
-        try:
-            memory.check(f"scratch.{name}", getattr(scratch, name), shape, np.float32, True)
-        except ValueError as error:
-            raise ValueError(f"{error}: make it with {operation}_scratch for these shapes") from None

@@ -1,11 +1,12 @@
 """The shapes and dtypes of an operation's arrays, declared once for all backends.
 
-A `Spec` is one line of text, ``x[N in_features], weight[out_features in_features] -> out[N out_features]``.
-The first argument that names an axis gives its size. A number is a size, ``4H`` is four times ``H``, and
-``...``, with or without a name before it, is any number of axes; at most one of these in an argument may have
-an unknown length. A ``?`` after a name allows None, a ``!`` means that the array is updated in place,
-``:int32`` is its dtype (float32 by default), and parentheses instead of brackets mean that the argument is a
-shape, not an array. Outputs come after the arrow; for None a new array is allocated.
+A `Spec` is one line of text, ``x[N in_features], weight[out_features in_features] -> out[N out_features]``,
+with the arguments in the order of the function. The first argument that names an axis gives its size. A
+number is a size, ``4H`` is four times ``H``, and ``...``, with or without a name before it, is any number of
+axes; at most one of these in an argument may have an unknown length. A ``?`` after a name allows None, a
+``!`` means that the array is updated in place, a ``~`` that it is compared after those with fewer, and gets
+the blame. ``:int32`` is its dtype (float32 by default), and parentheses instead of brackets mean that the
+argument is a shape, not an array. Outputs come after the arrow; for None a new array is allocated.
 
 `reference` uses the same declarations as the other backends. They still share no arithmetic: sizes are only
 compared here.
@@ -20,7 +21,9 @@ import numpy as np
 from cnn_numba.arguments import SETTINGS, sizes as tuple_of
 
 _MOST_KNOWN = 1000
-_ARGUMENT = re.compile(r"(?P<name>\w+)(?P<mark>[?!]*)(:(?P<dtype>\w+))?(?P<open>[\[(])(?P<axes>[^\])]*)[\])]")
+_ARGUMENT = re.compile(
+    r"(?P<name>\w+)(?P<mark>[?!~]*)(:(?P<dtype>\w+))?(?P<open>[\[(])(?P<axes>[^\])]*)[\])]"
+)
 
 
 class Memory(NamedTuple):
@@ -63,6 +66,7 @@ class Argument(NamedTuple):
     dtype: np.dtype
     optional: bool
     written: bool  # updated in place
+    late: int  # compared after those with less
     is_shape: str  # its axes as a message shows them, if it is a shape; empty for an array
 
     def shape(self, sizes):
@@ -100,6 +104,8 @@ class Spec:
         The axes that must not have size 0.
     computed : str
         The axes whose sizes come from a window that slides over images.
+    scratch : str
+        The arguments of ``<name>_scratch``, separated by commas: one axis is a size, several are a shape.
 
     Examples
     --------
@@ -111,15 +117,17 @@ class Spec:
     ValueError: b must have shape (3, columns), got (4, 5): a has depth = 3
     """
 
-    def __init__(self, text, may_be="", filled="", computed=""):
+    def __init__(self, text, may_be="", filled="", computed="", scratch=""):
         inputs, _, outputs = text.partition("->")
         inputs, outputs = _arguments(inputs), _arguments(outputs)
         self.arguments = [*inputs, *(output._replace(optional=True, written=True) for output in outputs)]
         self.made = range(len(inputs), len(self.arguments))
+        self._order = [*sorted(range(len(inputs)), key=lambda index: inputs[index].late), *self.made]
         self.may_be, self.filled, self.computed = may_be.split(), filled.split(), computed.split()
+        self.scratch = [tuple(map(_axis, words.split())) for words in scratch.split(",")]
         self._known = {}  # every step of a training has the same few shapes, compared once
 
-    def __call__(self, memory, *arrays, window=None, **settings):
+    def __call__(self, memory, *arrays, window=None, scratch=None, **settings):
         """Check the arguments.
 
         Parameters
@@ -129,19 +137,22 @@ class Spec:
             The arguments in the order of the declaration, outputs last.
         window : tuple, optional
             The arguments of `memory.window` after the sizes; the window gives the `computed` axes.
+        scratch : tuple, optional
+            The backend's ``<name>_scratch``, whose `fit` gets the declared sizes and `window`, and what the
+            caller gave as `scratch`.
         **settings
             By the names in `cnn_numba.arguments.SETTINGS`.
 
         Returns
         -------
         list
-            The arguments to compute with; outputs that were None are new arrays. The window comes last, if
-            there is one.
+            The arguments to compute with; outputs that were None are new arrays. Window and working space
+            come last, if there are any.
         """
         for name, value in settings.items():
             SETTINGS[name](value, name)
-        checked, shapes, outputs, inputs = [], [], {}, {}
-        for (name, _, dtype, optional, written, axes), array in zip(self.arguments, arrays, strict=True):
+        checked, shapes, outputs, inputs, further = [], [], {}, {}, []
+        for (name, _, dtype, optional, written, _, axes), array in zip(self.arguments, arrays, strict=True):
             if array is None and optional:
                 shapes.append(None)
             elif axes:
@@ -155,15 +166,23 @@ class Spec:
         shapes = tuple(shapes)
         sizes = self._known.get((shapes, ())) or self._compare(shapes, ())
         if window is not None:
-            window = memory.window(sizes, *window)
-            sizes = self._known.get((shapes, window.out)) or self._compare(shapes, window.out)
+            slides = memory.window(sizes, *window)
+            sizes = self._known.get((shapes, slides.out)) or self._compare(shapes, slides.out)
+            further.append(slides)
+        if scratch is not None:
+            make, given = scratch
+            needs = (sum((axis.shape(sizes) for axis in axes), ()) for axes in self.scratch)
+            fitted = make.fit(given, *(need if len(need) > 1 else need[0] for need in needs), *window or ())
+            fields = fitted._asdict().items()
+            outputs |= {f"scratch.{name}": value for name, value in fields if hasattr(value, "dtype")}
+            further.append(fitted)
         if outputs:
             memory.apart(outputs, inputs, self.may_be)
         for index in self.made:
             if checked[index] is None:
                 argument = self.arguments[index]
                 checked[index] = memory.empty(argument.shape(sizes), argument.dtype)
-        return checked if window is None else [*checked, window]
+        return [*checked, *further]
 
     def _compare(self, shapes, out):
         """Check that the shapes match; return and store the sizes of their axes.
@@ -172,7 +191,8 @@ class Spec:
         """
         found = dict(zip(self.computed, out, strict=False))
         sizes, sources = {"": 1} | found, dict.fromkeys(found, "the window")
-        for argument, shape in zip(self.arguments, shapes, strict=True):
+        for index in self._order:
+            argument, shape = self.arguments[index], shapes[index]
             if shape is None or (not found and any(axis.name in self.computed for axis in argument.axes)):
                 continue
             now, wrong = argument.compare(shape, sizes)
@@ -213,7 +233,8 @@ def _arguments(text):
     found = []
     for match in _ARGUMENT.finditer(text):
         axes, dtype = match["axes"].split(), np.dtype(match["dtype"] or "float32")
-        marks = "?" in match["mark"], "!" in match["mark"], _shape(axes) if match["open"] == "(" else ""
+        mark, is_shape = match["mark"], _shape(axes) if match["open"] == "(" else ""
+        marks = "?" in mark, "!" in mark, mark.count("~"), is_shape
         found.append(Argument(match["name"], tuple(map(_axis, axes)), dtype, *marks))
     return found
 

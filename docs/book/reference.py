@@ -206,7 +206,8 @@ def _operations(packages):
         ]
     about = (
         "A function has the same name and the same arguments in every backend. Its contract stands in "
-        "``reference``: shapes, dtypes, formula, errors. The others say what differs."
+        "``reference``: shapes, dtypes, formula, errors. The others say what differs. A function of one "
+        "backend only has its contract there."
     )
     return "\n".join([title, "=" * len(title), "", about, "", *table, ""])
 

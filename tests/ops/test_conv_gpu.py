@@ -10,9 +10,9 @@ from test_conv import Case, cases, thorough
 
 from benchmarks.rungs import conv_constant, conv_naive, conv_tiled
 from cnn_numba import device
-from cnn_numba.ops.backends import with_scratch
 from cnn_numba.ops.conv import gpu, gpu_implicit, gpu_weight, reference
 from cnn_numba.ops.dense.gpu_vectorised import matmul_sum_parts_kernel
+from cnn_numba.ops.scratch import with_scratch
 from cnn_numba.ops.shared.warps import reciprocal
 from gpuless import access_map, sanitize
 from gpuless.access import WRITE

@@ -7,8 +7,8 @@ from helpers import assert_close, backends, poisoned, random_float32, signatures
 from hypothesis import given, settings, strategies as st
 
 from cnn_numba.nn.gradcheck import gradcheck
-from cnn_numba.ops.backends import with_scratch
 from cnn_numba.ops.dense import cpu, gpu, reference
+from cnn_numba.ops.scratch import with_scratch
 from cnn_numba.ops.shared.tile import TILE_COLUMNS
 
 thorough = settings(deadline=None, derandomize=True, max_examples=30)

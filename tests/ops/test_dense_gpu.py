@@ -365,7 +365,7 @@ def test_outputs_may_not_overlap_inputs():
         (
             lambda: gpu.linear_scratch(3, 200, 6),
             ValueError,
-            r"\(90,\) or more, got \(54,\): make it with lin",
+            "partial must have at least 90 elements, got 54: make it with linear_scratch for these",
         ),
         (lambda: gpu.LinearScratch(np.ones(90, np.float32)), TypeError, "scratch.partial is an array on the"),
     ],

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from guards import Guards
 from helpers import poisoned, random_float32, strided
 from hypothesis import assume, given, settings, strategies as st
 
@@ -11,6 +12,7 @@ from cnn_numba.ops.fused import cpu, reference
 from cnn_numba.ops.fused.checks import Convolution
 from cnn_numba.ops.fused.cpu_stage import Stage
 from cnn_numba.ops.pool import reference as pooling
+from cnn_numba.ops.shared.simd import WIDTH
 
 # A chain: for each convolution output channels, kernel, stride, padding, ReLU, pooling.
 MNIST = [(32, 3, 1, 0, False, True), (64, 3, 1, 0, False, True)]
@@ -147,6 +149,35 @@ def test_one_working_space_serves_smaller_batches_and_repeated_steps():
         np.testing.assert_array_equal(one, other)
 
 
+def guarded_results(monkeypatch, guard, shape, layers, change=None):
+    """Return the results of a chain whose arrays lie between gaps, those of its definition, and the gaps."""
+    rng = np.random.default_rng(0)
+    chain, x = chain_of(layers, shape[1], rng), random_float32(rng, *shape)
+    grad_output = random_float32(rng, *reference.conv_chain_forward(x, chain).shape)
+    guards = Guards(monkeypatch, guard)
+    scratch = cpu.conv_chain_scratch(shape, chain)
+    guards.fill(scratch.memory)
+    if change is not None:
+        scratch.plan[..., Stage._fields.index(change)] += WIDTH
+    received = both(cpu, chain, x, grad_output, scratch=scratch)
+    return received, both(reference, chain, x, grad_output), guards
+
+
+@pytest.mark.parametrize("guard", [np.nan, -0.0])
+@pytest.mark.parametrize(("shape", "layers"), CHAINS)
+def test_kernels_stay_within_their_arrays(monkeypatch, guard, shape, layers):
+    received, expected, guards = guarded_results(monkeypatch, guard, shape, layers)
+    assert_alike(received, expected)
+    guards.check()
+
+
+@pytest.mark.parametrize("change", ["partial_size", "plane"])
+def test_the_gaps_show_an_array_that_is_too_small(monkeypatch, change):
+    *_, guards = guarded_results(monkeypatch, -0.0, (1, *CHAINS[1][0][1:]), CHAINS[1][1], change)
+    with pytest.raises(AssertionError, match="a kernel left its array: gaps"):
+        guards.check()
+
+
 def test_given_outputs_are_written_to():
     rng = np.random.default_rng(0)
     chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 2, 1, 28, 28)
@@ -228,10 +259,11 @@ WRONG = {
         ValueError,
         "convolutions must be a list with at least one",
     ),
+    "no sequence": (lambda a: a.update(convolutions=5), ValueError, "convolutions must be a list .*, got 5"),
     "channels": (
         lambda a: a.update(x=np.zeros((2, 3, 28, 28), np.float32)),
         ValueError,
-        "weight of convolution 0 must be for 3 channels",
+        r"weight_0 must have shape \(C1, 3, K_h0, K_w0\), got \(32, 1, 3, 3\): x has C0 = 3",
     ),
     "dtype": (lambda a: a.update(x=np.zeros((2, 1, 28, 28))), TypeError, "x must have dtype float32"),
     "layout": (lambda a: a.update(x=strided(a["x"])), ValueError, "x must be C-contiguous"),
@@ -245,7 +277,7 @@ WRONG = {
         ValueError,
         r"out must have shape \(2, 64, 5",
     ),
-    "scratch": (lambda a: a.update(scratch=(1, 2)), ValueError, "scratch must come from conv_chain_scratch"),
+    "scratch": (lambda a: a.update(scratch=(1, 2)), TypeError, "scratch must come from conv_chain_scratch"),
 }
 
 
@@ -270,7 +302,8 @@ def test_a_working_space_of_another_chain_or_for_fewer_images_raises():
     ]
     for shape, layers in (((2, 1, 28, 28), MNIST), *(((3, 1, 28, 28), other) for other in others)):
         scratch = cpu.conv_chain_scratch(shape, chain_of(layers, 1, rng))
-        with pytest.raises(ValueError, match="scratch must come from conv_chain_scratch"):
+        match = r"scratch\.(batch|layers) must be .*: make it with conv_chain_scratch for these arguments"
+        with pytest.raises(ValueError, match=match):
             cpu.conv_chain_forward(x, chain, scratch=scratch)
 
 
@@ -279,7 +312,7 @@ def test_a_working_space_without_image_gradients_returns_none():
     chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 3, 1, 28, 28)
     scratch = cpu.conv_chain_scratch(x.shape, chain, needs_grad_input=False)
     out = cpu.conv_chain_forward(x, chain, scratch=scratch)
-    with pytest.raises(ValueError, match="grad_input must be False: scratch was made"):
+    with pytest.raises(ValueError, match=r"scratch.needs_grad_input must be True, got False: make it"):
         cpu.conv_chain_backward(out, x, chain, scratch=scratch)
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.beyond.attention import checks
-from cnn_numba.beyond.scratch import fitted_scratch
 from cnn_numba.ops.dense.cpu import multiply_matrices
-from cnn_numba.ops.shapes import HOST, check_kind
+from cnn_numba.ops.scratch import working_space
+from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.elementary import exp
 from cnn_numba.ops.shared.jit import exact_jit, parallel_jit, serial_jit
 from cnn_numba.ops.shared.tile import aligned_zeros
@@ -36,25 +36,14 @@ class AttentionScratch(NamedTuple):
     products: np.ndarray  # (threads, keys, head_dim): what a block adds to the gradients of keys or values
 
 
+@working_space(HOST, AttentionScratch, lambda *shapes: map(aligned_zeros, shapes))
 def attention_scratch(q_shape, k_shape):
     """Allocate the `scratch` of `attention_forward` and its gradient, for up to this many queries and keys.
 
     Both passes of a layer can share it.
     """
-    shapes = _scratch_shapes(numba.get_num_threads(), q_shape, k_shape)
-    return AttentionScratch(*map(aligned_zeros, shapes.values()))
-
-
-def _scratch_shapes(threads, q_shape, k_shape):
-    _, _, keys, head_dim = k_shape
-    tables = threads, 2, min(QUERIES, q_shape[2]) * keys
-    return {"tables": tables, "products": (threads, keys, head_dim)}
-
-
-def _fitted(scratch, q_shape, k_shape):
-    scratch = attention_scratch(q_shape, k_shape) if scratch is None else scratch
-    check_kind("attention", scratch, AttentionScratch)
-    return fitted_scratch("attention", scratch, _scratch_shapes(len(scratch.tables), q_shape, k_shape))
+    (_, _, keys, head_dim), threads = k_shape, numba.get_num_threads()
+    return (threads, 2, min(QUERIES, q_shape[2]) * keys), (threads, keys, head_dim)
 
 
 def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, *, scratch=None):
@@ -63,8 +52,9 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, *, scra
     `scratch` comes from `attention_scratch`; None allocates it, here and in the backward.
     """
     arrays = q, k, v, out, log_sum_exp
-    *_, out, log_sum_exp = checks.attention_forward(HOST, *arrays, causal=causal)
-    scratch = _fitted(scratch, q.shape, k.shape)
+    *_, out, log_sum_exp, scratch = checks.attention_forward(
+        HOST, *arrays, causal=causal, scratch=(attention_scratch, scratch)
+    )
     outputs = map(merge_axes, (out, log_sum_exp))
     _attention_forward(*map(merge_axes, (q, k, v)), causal, scratch, *outputs)
     return out, log_sum_exp
@@ -75,9 +65,10 @@ def attention_backward(
     scratch=None,
 ):  # fmt: skip
     """Send the gradient back through attention; see `reference.attention_backward`."""
-    arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
-    *_, grad_q, grad_k, grad_v = checks.attention_backward(HOST, *arrays, causal=causal)
-    scratch = _fitted(scratch, q.shape, k.shape)
+    arrays = grad_output, q, k, v, out, log_sum_exp, grad_q, grad_k, grad_v
+    *_, grad_q, grad_k, grad_v, scratch = checks.attention_backward(
+        HOST, *arrays, causal=causal, scratch=(attention_scratch, scratch)
+    )
     inputs = map(merge_axes, (grad_output, q, k, v, out, log_sum_exp))
     _attention_backward(*inputs, causal, scratch, *map(merge_axes, (grad_q, grad_k, grad_v)))
     return grad_q, grad_k, grad_v

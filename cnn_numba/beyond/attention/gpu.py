@@ -8,9 +8,9 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.beyond.attention import checks
 from cnn_numba.beyond.attention.gpu_tiled import ROWS, kernels_for
-from cnn_numba.beyond.scratch import fitted_scratch
 from cnn_numba.device.compiler import cuda, uint32
-from cnn_numba.ops.shapes import DEVICE, check_kind
+from cnn_numba.ops.scratch import working_space
+from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.views import merge_axes
 
 THREADS = 256
@@ -20,12 +20,13 @@ _MOVE = f"void(float32[::1], {', '.join(['uint32'] * 5)}, float32[::1])"
 class AttentionScratch(NamedTuple):
     """Working space of attention on the GPU."""
 
-    averages: object  # (size,) float32: for each query, the sum over d of grad_output * out
+    averages: object  # (N * H, T_q) float32: for each query, the sum over d of grad_output * out
 
 
+@working_space(DEVICE, AttentionScratch, lambda *shapes: map(device.empty, shapes))
 def attention_scratch(q_shape, k_shape):
     """Allocate the `scratch` of `attention_backward`, for up to this many queries."""
-    return AttentionScratch(device.empty(math.prod(q_shape[:3])))
+    return ((q_shape[0] * q_shape[1], q_shape[2]),)
 
 
 def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
@@ -51,18 +52,16 @@ def attention_backward(
     The keys' gradients are sums over the queries. A second launch computes them, and the weights again: no
     thread adds to what another has written.
     """
-    arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
-    *_, grad_q, grad_k, grad_v = checks.attention_backward(DEVICE, *arrays, causal=causal)
-    scratch = attention_scratch(q.shape, k.shape) if scratch is None else scratch
-    check_kind("attention", scratch, AttentionScratch)
-    shapes = {"averages": (q.shape[0] * q.shape[1], q.shape[2])}
-    averages = fitted_scratch("attention", scratch, shapes).averages
+    arrays = grad_output, q, k, v, out, log_sum_exp, grad_q, grad_k, grad_v
+    *_, grad_q, grad_k, grad_v, scratch = checks.attention_backward(
+        DEVICE, *arrays, causal=causal, scratch=(attention_scratch, scratch)
+    )
     grad_output, q, k, v, out, log_sum_exp = map(merge_axes, (grad_output, q, k, v, out, log_sum_exp))
     block, _, backward_q, backward_kv = kernels_for(q.shape[2])
     inputs, options = (grad_output, q, k, v), (_scale(q), causal)
-    arguments = *inputs, out, log_sum_exp, *options, averages, merge_axes(grad_q)
+    arguments = *inputs, out, log_sum_exp, *options, scratch.averages, merge_axes(grad_q)
     device.launch(backward_q, _grid(q), block, *arguments)
-    arguments = *inputs, log_sum_exp, averages, *options, merge_axes(grad_k), merge_axes(grad_v)
+    arguments = *inputs, log_sum_exp, scratch.averages, *options, merge_axes(grad_k), merge_axes(grad_v)
     device.launch(backward_kv, _grid(k), block, *arguments)
     return grad_q, grad_k, grad_v
 

@@ -100,8 +100,8 @@ def attention_backward(
     >>> grad_q.item(), grad_k.ravel(), grad_v.ravel()
     (0.0, array([0., 0.]), array([0.5, 0.5]))
     """
-    arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
-    q, k, v, out, log_sum_exp, grad_output, *_ = checks.attention_backward(ANYTHING, *arrays, causal=causal)
+    arrays = grad_output, q, k, v, out, log_sum_exp, grad_q, grad_k, grad_v
+    grad_output, q, k, v, out, log_sum_exp, *_ = checks.attention_backward(ANYTHING, *arrays, causal=causal)
     weights = np.exp(_scores(q, k, causal) - log_sum_exp[..., None])
     average = (grad_output * out).sum(axis=-1, keepdims=True)
     grad_scores = weights * (grad_output @ _transposed(v) - average) / np.sqrt(q.shape[-1])

@@ -14,18 +14,18 @@ _BATCH_NORM2D = {
 }
 
 batch_norm2d_backward = Spec(
-    "x[N C H W], weight[C], mean[C], inv_std[C], grad_output[N C H W]"
+    "grad_output~[N C H W], x[N C H W], weight[C], mean[C], inv_std[C]"
     " -> grad_input[N C H W], grad_weight[C], grad_bias[C]",
     filled="N C H W",
 )
 layer_norm_forward = Spec(
-    "weight[features ...], bias[features ...], x[samples... features ...]"
+    "x~[samples... features ...], weight[features ...], bias[features ...]"
     " -> out[samples... features ...], mean[samples...], inv_std[samples...]",
     filled="samples... features ...",
 )
 layer_norm_backward = Spec(
-    "weight[features ...], x[samples... features ...], mean[samples...], inv_std[samples...],"
-    " grad_output[samples... features ...]"
+    "grad_output~~[samples... features ...], x~[samples... features ...], weight[features ...],"
+    " mean~[samples...], inv_std~[samples...]"
     " -> grad_input[samples... features ...], grad_weight[features ...], grad_bias[features ...]",
     filled="samples... features ...",
 )

@@ -39,7 +39,7 @@ def batch_norm2d_backward(
     grad_output, x, weight, mean, inv_std, training=True, grad_input=None, grad_weight=None, grad_bias=None
 ):
     """Send the gradient back through a batch normalisation; see `reference.batch_norm2d_backward`."""
-    arrays = x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
+    arrays = grad_output, x, weight, mean, inv_std, grad_input, grad_weight, grad_bias
     *_, grad_input, grad_weight, grad_bias = checks.batch_norm2d_backward(HOST, *arrays, training=training)
     statistics = weight, mean, inv_std, training
     planes = map(flat_planes, (grad_output, x))
@@ -49,7 +49,7 @@ def batch_norm2d_backward(
 
 def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=None):
     """Normalise the features of each sample; see `reference.layer_norm_forward`."""
-    arrays = weight, bias, x, out, mean, inv_std
+    arrays = x, weight, bias, out, mean, inv_std
     *_, out, mean, inv_std = checks.layer_norm_forward(HOST, *arrays, eps=eps)
     rows = (-1, weight.size)
     inputs = x.reshape(rows), weight.reshape(-1), bias.reshape(-1), float(eps)
@@ -61,7 +61,7 @@ def layer_norm_backward(
     grad_output, x, weight, mean, inv_std, grad_input=None, grad_weight=None, grad_bias=None
 ):
     """Send the gradient back through a layer normalisation; see `reference.layer_norm_backward`."""
-    arrays = weight, x, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
+    arrays = grad_output, x, weight, mean, inv_std, grad_input, grad_weight, grad_bias
     *_, grad_input, grad_weight, grad_bias = checks.layer_norm_backward(HOST, *arrays)
     rows = (-1, weight.size)
     samples = grad_output.reshape(rows), x.reshape(rows)

@@ -11,7 +11,10 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.beyond.norm import checks
-from cnn_numba.beyond.norm.gpu_layer import layer_norm_backward, layer_norm_forward
+from cnn_numba.beyond.norm.gpu_layer import (
+    layer_norm_backward as layer_norm_backward,
+    layer_norm_forward as layer_norm_forward,
+)
 from cnn_numba.beyond.norm.gpu_sums import (
     add,
     add_parts_kernel,
@@ -21,14 +24,12 @@ from cnn_numba.beyond.norm.gpu_sums import (
     inverse_std,
     moments,
     threads_of_block,
-    two_scratch,
+    two_arrays_in,
 )
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.views import flat_planes
 from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, unsigned_divmod, warp_sum, whole_warps
-
-__all__ = ["batch_norm2d_backward", "batch_norm2d_forward", "layer_norm_backward", "layer_norm_forward"]
 
 THREADS = 256
 PART = 8192  # elements of a channel per block: it reads them twice, so they should fit into the L1 cache
@@ -158,7 +159,7 @@ def batch_norm2d_forward(
         return out, mean, inv_std
     if training:
         parts = device.blocks(count, PART)
-        centres, squares = two_scratch(out, x.shape[1], parts)
+        centres, squares = two_arrays_in(out, x.shape[1], parts)
         grid, block = (parts, x.shape[1]), whole_warps(PART, THREADS)
         device.launch(batch_norm2d_parts_kernel, grid, block, planes, PART, centres, squares)
         arguments = planes, PART, centres, squares, *running, mean, inv_std
@@ -253,14 +254,14 @@ def batch_norm2d_backward(
     grad_output, x, weight, mean, inv_std, training=True, grad_input=None, grad_weight=None, grad_bias=None
 ):
     """Send the gradient back through a batch normalisation; see `reference.batch_norm2d_backward`."""
-    arrays = x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
+    arrays = grad_output, x, weight, mean, inv_std, grad_input, grad_weight, grad_bias
     *_, grad_input, grad_weight, grad_bias = checks.batch_norm2d_backward(DEVICE, *arrays, training=training)
     gradient_planes, planes = flat_planes(grad_output), flat_planes(x)
     count = x.size // x.shape[1]
     share = np.float32(1 / count if training else 0)
     if _is_long(x):
         parts = device.blocks(count, PART)
-        partial_sums = two_scratch(grad_input, x.shape[1], parts)
+        partial_sums = two_arrays_in(grad_input, x.shape[1], parts)
         arguments = gradient_planes, planes, mean, inv_std, PART, *partial_sums
         grid, block = (parts, x.shape[1]), whole_warps(PART, THREADS)
         device.launch(batch_norm2d_gradient_parts_kernel, grid, block, *arguments)

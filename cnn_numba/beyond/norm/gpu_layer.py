@@ -10,7 +10,7 @@ from cnn_numba.beyond.norm.gpu_sums import (
     inverse_std,
     moments,
     threads_of_block,
-    two_scratch,
+    two_arrays_in,
 )
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
@@ -51,7 +51,7 @@ def layer_norm_forward_kernel(x, weight, bias, eps, out, mean, inv_std):
 
 def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=None):
     """Normalise the features of each sample; see `reference.layer_norm_forward`."""
-    arrays = weight, bias, x, out, mean, inv_std
+    arrays = x, weight, bias, out, mean, inv_std
     *_, out, mean, inv_std = checks.layer_norm_forward(DEVICE, *arrays, eps=eps)
     samples = x.size // weight.size
     shape = (1, samples, weight.size)
@@ -120,7 +120,7 @@ def layer_norm_backward(
     grad_output, x, weight, mean, inv_std, grad_input=None, grad_weight=None, grad_bias=None
 ):
     """Send the gradient back through a layer normalisation; see `reference.layer_norm_backward`."""
-    arrays = weight, x, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
+    arrays = grad_output, x, weight, mean, inv_std, grad_input, grad_weight, grad_bias
     *_, grad_input, grad_weight, grad_bias = checks.layer_norm_backward(DEVICE, *arrays)
     features, samples = weight.size, x.size // weight.size
     rows = grad_output.reshape(samples, features), x.reshape(samples, features)
@@ -130,7 +130,7 @@ def layer_norm_backward(
     # A single part is the sum. Several lie in grad_input until they are added up.
     partial_sums = [array.reshape(features, 1) for array in sums]
     if parts > 1:
-        partial_sums = two_scratch(grad_input, features, parts)
+        partial_sums = two_arrays_in(grad_input, features, parts)
     grid, block = (device.blocks(features, WARP), parts), (WARP, COLUMN_ROWS)
     device.launch(layer_norm_columns_kernel, grid, block, *rows, *statistics, PART_ROWS, *partial_sums)
     if parts > 1:

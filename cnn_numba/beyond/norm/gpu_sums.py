@@ -77,7 +77,7 @@ def inverse_std(variance, eps):
     return float32(1) / math.sqrt(variance + eps)
 
 
-def two_scratch(array, rows, columns):
+def two_arrays_in(array, rows, columns):
     """Return two arrays (rows, columns) in the memory of another array."""
     flat, size = array.ravel(), rows * columns
     return flat[:size].reshape(rows, columns), flat[size : 2 * size].reshape(rows, columns)

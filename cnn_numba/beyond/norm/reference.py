@@ -120,9 +120,9 @@ def batch_norm2d_backward(
     >>> grad_input.ravel(), grad_weight, grad_bias
     (array([0., 0.]), array([0.]), array([2.]))
     """
-    arrays = x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
+    arrays = grad_output, x, weight, mean, inv_std, grad_input, grad_weight, grad_bias
     checked = checks.batch_norm2d_backward(ANYTHING, *arrays, training=training)
-    x, weight, mean, inv_std, grad_output, *_ = checked
+    grad_output, x, weight, mean, inv_std, *_ = checked
     weight, mean, inv_std = map(_per_channel, (weight, mean, inv_std))
     x_hat = (x - mean) * inv_std
     if training:
@@ -167,8 +167,8 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
     (array([[-1.,  1.],
            [ 1., -1.]]), array([ 2., 15.]), array([1. , 0.2]))
     """
-    arrays = weight, bias, x, out, mean, inv_std
-    weight, bias, x, *_ = checks.layer_norm_forward(ANYTHING, *arrays, eps=eps)
+    arrays = x, weight, bias, out, mean, inv_std
+    x, weight, bias, *_ = checks.layer_norm_forward(ANYTHING, *arrays, eps=eps)
     features = _last_axes(weight.ndim)
     centre = x.mean(axis=features, keepdims=True)
     spread = 1.0 / np.sqrt(x.var(axis=features, keepdims=True) + float(eps))
@@ -212,8 +212,8 @@ def layer_norm_backward(
     >>> grad_input, grad_weight, grad_bias
     (array([[0., 0.]]), array([-1.,  2.]), array([1., 2.]))
     """
-    arrays = weight, x, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
-    weight, x, mean, inv_std, grad_output, *_ = checks.layer_norm_backward(ANYTHING, *arrays)
+    arrays = grad_output, x, weight, mean, inv_std, grad_input, grad_weight, grad_bias
+    grad_output, x, weight, mean, inv_std, *_ = checks.layer_norm_backward(ANYTHING, *arrays)
     features, samples = _last_axes(weight.ndim), tuple(range(mean.ndim))
     mean, inv_std = np.expand_dims(mean, features), np.expand_dims(inv_std, features)
     x_hat = (x - mean) * inv_std

@@ -14,9 +14,9 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.beyond.recurrent import checks
-from cnn_numba.beyond.scratch import fitted_scratch
 from cnn_numba.ops.dense.cpu import linear_backward_weight
-from cnn_numba.ops.shapes import HOST, check_kind
+from cnn_numba.ops.scratch import working_space
+from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 from cnn_numba.ops.shared.tile import (
     TILE_COLUMNS,
@@ -37,24 +37,13 @@ class LstmScratch(NamedTuple):
     before: np.ndarray  # (N, T, H): the hidden state before each step
 
 
+@working_space(HOST, LstmScratch, lambda *shapes: map(aligned_zeros, shapes))
 def lstm_scratch(batch_size, steps, input_size, hidden_size):
     """Allocate the `scratch` of `lstm_forward` and its gradients, for up to these sizes."""
-    shapes = _scratch_shapes(batch_size, steps, input_size, hidden_size)
-    return LstmScratch(*map(aligned_zeros, shapes.values()))
-
-
-def _scratch_shapes(batch_size, steps, input_size, hidden_size):
     gates, joined = 4 * hidden_size, input_size + hidden_size
     forward = round_up(gates, TILE_COLUMNS) * (joined + 1)
     backward = round_up(hidden_size, TILE_COLUMNS) * (gates + 1)
-    before = batch_size, steps, hidden_size
-    return {"panels": (max(forward, backward),), "joined": (batch_size, joined), "before": before}
-
-
-def _fitted(scratch, *sizes):
-    scratch = lstm_scratch(*sizes) if scratch is None else scratch
-    check_kind("lstm", scratch, LstmScratch)
-    return fitted_scratch("lstm", scratch, _scratch_shapes(*sizes))
+    return (max(forward, backward),), (batch_size, joined), (batch_size, steps, hidden_size)
 
 
 # --- Arithmetic that LLVM vectorises -----------------------------------------------------------------------
@@ -99,9 +88,9 @@ def lstm_forward(
 
     `scratch` comes from `lstm_scratch`; None allocates it, here and in the gradients.
     """
-    arrays = x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
-    *_, out, h_n, c_n, cells, gates = checks.lstm_forward(HOST, *arrays)
-    scratch = _fitted(scratch, *x.shape, out.shape[2])
+    arrays = x, weight_ih, weight_hh, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
+    scratch = lstm_scratch, scratch
+    *_, out, h_n, c_n, cells, gates, scratch = checks.lstm_forward(HOST, *arrays, scratch=scratch)
     h_n[...] = 0 if h0 is None else h0
     c_n[...] = 0 if c0 is None else c0
     biases = [bias for bias in (bias_ih, bias_hh) if bias is not None]
@@ -191,10 +180,10 @@ def lstm_backward(
     grad_h0=None, grad_c0=None, *, scratch=None,
 ):  # fmt: skip
     """Send the gradient back through time, to the gates; see `reference.lstm_backward`."""
-    inputs = cells, gates, weight_hh, grad_output, c0, grad_h_n, grad_c_n
-    *_, grad_gates, grad_h0, grad_c0 = checks.lstm_backward(HOST, *inputs, grad_gates, grad_h0, grad_c0)
-    batch_size, steps, hidden = cells.shape
-    scratch = _fitted(scratch, batch_size, steps, 0, hidden)
+    inputs = grad_output, weight_hh, cells, gates, c0, grad_h_n, grad_c_n
+    *_, grad_gates, grad_h0, grad_c0, scratch = checks.lstm_backward(
+        HOST, *inputs, grad_gates, grad_h0, grad_c0, scratch=(lstm_scratch, scratch)
+    )
     grad_h0[...] = 0 if grad_h_n is None else grad_h_n
     grad_c0[...] = 0 if grad_c_n is None else grad_c_n
     c0 = np.zeros_like(grad_c0) if c0 is None else c0
@@ -254,8 +243,10 @@ def lstm_backward_weight(
 ):
     """Compute the gradients of both weights; see `reference.lstm_backward_weight`."""
     arrays = grad_gates, x, out, h0, grad_weight_ih, grad_weight_hh
-    *_, grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(HOST, *arrays)
-    before = _fitted(scratch, *x.shape, out.shape[2]).before
+    *_, grad_weight_ih, grad_weight_hh, scratch = checks.lstm_backward_weight(
+        HOST, *arrays, scratch=(lstm_scratch, scratch)
+    )
+    before = scratch.before
     before[:, 0] = 0 if h0 is None else h0
     before[:, 1:] = out[:, :-1]
     rows = merge_axes(grad_gates)

@@ -14,10 +14,10 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.beyond.recurrent import checks
-from cnn_numba.beyond.scratch import fitted_scratch
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.dense import gpu as dense
-from cnn_numba.ops.shapes import DEVICE, check_kind
+from cnn_numba.ops.scratch import working_space
+from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.views import merge_axes
 
 THREADS = 256
@@ -29,25 +29,15 @@ class LstmScratch(NamedTuple):
 
     step: object  # (N, 4H): the hidden state's part of the gates in one step, or the gates' gradient
     before: object  # (N, T, H): the hidden state before each step
-    linear: dense.LinearScratch  # of the products
+    partial: object  # (size,): partial sums of the products
 
 
+@working_space(DEVICE, LstmScratch, lambda *shapes: map(device.empty, shapes))
 def lstm_scratch(batch_size, steps, input_size, hidden_size):
     """Allocate the `scratch` of `lstm_forward` and its gradients, for up to these sizes."""
-    arrays = map(device.empty, _scratch_shapes(batch_size, steps, hidden_size).values())
-    sizes = batch_size * steps, max(input_size, hidden_size), 4 * hidden_size
-    return LstmScratch(*arrays, dense.linear_scratch(*sizes))
-
-
-def _scratch_shapes(batch_size, steps, hidden_size):
-    return {"step": (batch_size, 4 * hidden_size), "before": (batch_size, steps, hidden_size)}
-
-
-def _fitted(scratch, batch_size, steps, input_size, hidden_size):
-    sizes = batch_size, steps, input_size, hidden_size
-    scratch = lstm_scratch(*sizes) if scratch is None else scratch
-    check_kind("lstm", scratch, LstmScratch)
-    return fitted_scratch("lstm", scratch, _scratch_shapes(batch_size, steps, hidden_size))
+    gates = 4 * hidden_size
+    partial = dense.scratch_size(batch_size * steps, max(input_size, hidden_size), gates)
+    return (batch_size, gates), (batch_size, steps, hidden_size), (partial,)
 
 
 @cuda.jit
@@ -114,13 +104,14 @@ def lstm_forward(
 
     `scratch` comes from `lstm_scratch`; None allocates it, here and in the gradients.
     """
-    arrays = x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
-    *_, out, h_n, c_n, cells, gates = checks.lstm_forward(DEVICE, *arrays)
-    scratch = _fitted(scratch, *x.shape, out.shape[2])
-    dense.linear_forward(merge_axes(x), weight_ih, bias_ih, merge_axes(gates), scratch=scratch.linear)
+    arrays = x, weight_ih, weight_hh, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
+    scratch = lstm_scratch, scratch
+    *_, out, h_n, c_n, cells, gates, scratch = checks.lstm_forward(DEVICE, *arrays, scratch=scratch)
+    linear = dense.LinearScratch(scratch.partial)
+    dense.linear_forward(merge_axes(x), weight_ih, bias_ih, merge_axes(gates), scratch=linear)
     _start(h0, c0, h_n, c_n)
     for t in range(x.shape[1]):
-        dense.linear_forward(h_n, weight_hh, bias_hh, scratch.step, scratch=scratch.linear)
+        dense.linear_forward(h_n, weight_hh, bias_hh, scratch.step, scratch=linear)
         arguments = np.uint32(t), scratch.step, gates, cells, out, h_n, c_n
         device.launch_for_each(lstm_cell_forward_kernel, h_n.size, THREADS, *arguments)
     return out, h_n, c_n, cells, gates
@@ -173,17 +164,18 @@ def lstm_backward(
     grad_h0=None, grad_c0=None, *, scratch=None,
 ):  # fmt: skip
     """Send the gradient back through time, to the gates; see `reference.lstm_backward`."""
-    inputs = cells, gates, weight_hh, grad_output, c0, grad_h_n, grad_c_n
-    *_, grad_gates, grad_h0, grad_c0 = checks.lstm_backward(DEVICE, *inputs, grad_gates, grad_h0, grad_c0)
-    batch_size, steps, hidden = cells.shape
-    scratch = _fitted(scratch, batch_size, steps, 1, hidden)
+    inputs = grad_output, weight_hh, cells, gates, c0, grad_h_n, grad_c_n
+    *_, grad_gates, grad_h0, grad_c0, scratch = checks.lstm_backward(
+        DEVICE, *inputs, grad_gates, grad_h0, grad_c0, scratch=(lstm_scratch, scratch)
+    )
+    linear = dense.LinearScratch(scratch.partial)
     _start(grad_h_n, grad_c_n, grad_h0, grad_c0)
     given = _given(grad_output, cells), grad_output is not None
     saved = cells, gates, _given(c0, grad_c0), c0 is not None
-    for t in reversed(range(steps)):
+    for t in reversed(range(cells.shape[1])):
         arguments = np.uint32(t), *given, *saved, grad_h0, grad_c0, scratch.step, grad_gates
         device.launch_for_each(lstm_cell_backward_kernel, grad_h0.size, THREADS, *arguments)
-        dense.linear_backward_input(scratch.step, weight_hh, grad_h0, scratch=scratch.linear)
+        dense.linear_backward_input(scratch.step, weight_hh, grad_h0, scratch=linear)
     return grad_gates, grad_h0, grad_c0
 
 
@@ -207,11 +199,13 @@ def lstm_backward_weight(
 ):
     """Compute the gradients of both weights; see `reference.lstm_backward_weight`."""
     arrays = grad_gates, x, out, h0, grad_weight_ih, grad_weight_hh
-    *_, grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(DEVICE, *arrays)
-    scratch = _fitted(scratch, *x.shape, out.shape[2])
+    *_, grad_weight_ih, grad_weight_hh, scratch = checks.lstm_backward_weight(
+        DEVICE, *arrays, scratch=(lstm_scratch, scratch)
+    )
+    linear = dense.LinearScratch(scratch.partial)
     first = _given(h0, merge_axes(out)), h0 is not None
     device.launch_for_each(lstm_before_kernel, out.size, THREADS, out, *first, scratch.before)
     rows = merge_axes(grad_gates)
     for inputs, gradient in ((x, grad_weight_ih), (scratch.before, grad_weight_hh)):
-        dense.linear_backward_weight(rows, merge_axes(inputs), gradient, scratch=scratch.linear)
+        dense.linear_backward_weight(rows, merge_axes(inputs), gradient, scratch=linear)
     return grad_weight_ih, grad_weight_hh

@@ -8,7 +8,7 @@ from cnn_numba.arguments import integer, settings
 from cnn_numba.device import Array
 from cnn_numba.nn.layer import Layer, Shape
 from cnn_numba.nn.layers import View
-from cnn_numba.ops.backends import with_scratch
+from cnn_numba.ops.scratch import with_scratch
 from cnn_numba.ops.shared.views import merge_axes
 
 

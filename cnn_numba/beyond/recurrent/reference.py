@@ -65,8 +65,8 @@ def lstm_forward(
     >>> gates[0, 0]
     array([0.5, 0.5, 1. , 0.5])
     """
-    arrays = x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
-    x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, *_ = checks.lstm_forward(ANYTHING, *arrays)
+    arrays = x, weight_ih, weight_hh, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
+    x, weight_ih, weight_hh, bias_ih, bias_hh, h0, c0, *_ = checks.lstm_forward(ANYTHING, *arrays)
     (batch_size, steps, _), (rows, hidden_size) = x.shape, weight_hh.shape
     bias = _or_zeros(bias_ih, (rows,)) + _or_zeros(bias_hh, (rows,))
     h, c = _or_zeros(h0, (batch_size, hidden_size)), _or_zeros(c0, (batch_size, hidden_size))
@@ -128,9 +128,9 @@ def lstm_backward(
     >>> grad_gates.round(4), grad_c0.round(4)
     (array([[[0.0983, 0.    , 0.    , 0.1155]]]), array([[0.1966]]))
     """
-    inputs = cells, gates, weight_hh, grad_output, c0, grad_h_n, grad_c_n
+    inputs = grad_output, weight_hh, cells, gates, c0, grad_h_n, grad_c_n
     arrays = *inputs, grad_gates, grad_h0, grad_c0
-    cells, gates, weight_hh, grad_output, c0, grad_h_n, grad_c_n, *_ = checks.lstm_backward(ANYTHING, *arrays)
+    grad_output, weight_hh, cells, gates, c0, grad_h_n, grad_c_n, *_ = checks.lstm_backward(ANYTHING, *arrays)
     batch_size, steps, hidden_size = cells.shape
     state = batch_size, hidden_size
     grad_output, c_before = _or_zeros(grad_output, cells.shape), _shifted(cells, _or_zeros(c0, state))

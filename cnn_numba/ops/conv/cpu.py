@@ -17,15 +17,15 @@ import numba
 import numpy as np
 from numba import prange
 
-from cnn_numba.arguments import shown
 from cnn_numba.ops.conv import checks
-from cnn_numba.ops.fused.checks import Convolution
+from cnn_numba.ops.fused.checks import Chain, Geometry
 from cnn_numba.ops.fused.cpu_backward import backward_few, backward_sparse, begin_sums
 from cnn_numba.ops.fused.cpu_dense import backward_dense
 from cnn_numba.ops.fused.cpu_images import pack_image, unpack_image
 from cnn_numba.ops.fused.cpu_stage import Memory, Stage, lay_out, stage_at
 from cnn_numba.ops.fused.cpu_weights import add_up, pack_backward
-from cnn_numba.ops.shapes import HOST, Window2d, check_kind, conv2d_window
+from cnn_numba.ops.scratch import working_space
+from cnn_numba.ops.shapes import HOST, Window2d, conv2d_window
 from cnn_numba.ops.shared.jit import inner_jit, parallel_jit, serial_jit
 from cnn_numba.ops.shared.rounding import nearest, round_all, rounding
 from cnn_numba.ops.shared.simd import WIDTH, number
@@ -46,23 +46,20 @@ class ForwardScratch(NamedTuple):
 class Conv2dScratch(NamedTuple):
     """Working space of one convolution."""
 
-    geometry: tuple[tuple, tuple, Window2d]  # shapes of an image and of the weight, and the window
+    images: tuple  # the shape of one
+    weight: tuple  # its shape
+    window: Window2d
     forward: ForwardScratch
     for_weight: tuple[np.ndarray, Memory]  # plan and memory of a chain for the weight's gradient: `cpu_stage`
     for_input: tuple[np.ndarray, Memory]  # the same for the image's
 
 
-def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
-    """Allocate the working space that the convolutions of one layer can share.
-
-    It is the `scratch` of `conv2d_forward` and its gradients, for batches of any size.
-    """
-    window = conv2d_window(input_shape, weight_shape, stride, padding)
-    (_, channels, height, width), (out_channels, _, kernel_h, kernel_w) = input_shape, weight_shape
+def _lay_out(image_shape, weight_shape, window):
+    """Allocate the working space of a convolution; return its fields."""
+    (channels, height, width), (out_channels, _, kernel_h, kernel_w) = image_shape, weight_shape
     threads, panels = numba.get_num_threads(), round_up(out_channels, TILE_COLUMNS)
     size = (height + 2 * window.padding_h) * (width + 2 * window.padding_w)
-    convolution = Convolution(np.broadcast_to(np.float32(0), weight_shape), None)
-    chain = [(threads, *input_shape[1:])], [convolution], [window]
+    chain = Chain([window], [(threads, *image_shape)]), [Geometry(weight_shape)]
     for_weight = for_input = lay_out(*chain, needs_grad_input=False)
     if Stage(*for_weight[0][0, 0]).few_channels:
         for_input = lay_out(*chain, needs_grad_input=True)
@@ -72,27 +69,17 @@ def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
         starts=np.zeros((threads, TILE_ROWS), np.int64),
         columns=aligned_zeros(((kernel_h * kernel_w * channels + 1) * panels,)),
     )
-    return Conv2dScratch(
-        geometry=(tuple(input_shape[1:]), tuple(weight_shape), window),
-        forward=forward,
-        for_weight=for_weight,
-        for_input=for_input,
-    )
+    return image_shape, weight_shape, window, forward, for_weight, for_input
 
 
-def _checked_scratch(scratch, input_shape, weight_shape, stride, padding, window):
-    """Return working space after its check, as kernels write into it unchecked; new if it is None."""
-    if scratch is None:
-        return conv2d_scratch(input_shape, weight_shape, stride, padding)
-    check_kind("conv2d", scratch, Conv2dScratch)
-    geometry = image_shape, weight_shape, _ = tuple(input_shape[1:]), tuple(weight_shape), window
-    if scratch.geometry != geometry:
-        raise ValueError(
-            f"scratch must come from conv2d_scratch for images of shape {image_shape}, weight of shape "
-            f"{weight_shape}, stride {shown(stride)} and padding {shown(padding)}, got one for "
-            f"{scratch.geometry[0]}, {scratch.geometry[1]} and {scratch.geometry[2]}"
-        )
-    return scratch
+@working_space(HOST, Conv2dScratch, _lay_out)
+def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
+    """Allocate the working space that the convolutions of one layer can share.
+
+    It is the `scratch` of `conv2d_forward` and its gradients, for batches of any size.
+    """
+    window = conv2d_window(input_shape, weight_shape, stride, padding)
+    return tuple(input_shape[1:]), tuple(weight_shape), window
 
 
 # ---------------------------------------------------------------------------------------- repacking
@@ -180,11 +167,10 @@ def conv2d_forward(
 
     `scratch` comes from `conv2d_scratch`; None allocates it, here and in the gradients.
     """
-    arrays, how = (x, weight, bias, out), {"relu": relu, "precision": precision}
-    *_, out, window = checks.conv2d_forward(HOST, *arrays, window=(stride, padding), **how)
+    arrays, how = (x, weight, bias, out), {"relu": relu, "precision": precision, "window": (stride, padding)}
+    *_, out, window, scratch = checks.conv2d_forward(HOST, *arrays, scratch=(conv2d_scratch, scratch), **how)
     if bias is None:
         bias = np.zeros(weight.shape[0], np.float32)
-    scratch = _checked_scratch(scratch, x.shape, weight.shape, stride, padding, window)
     precision = rounding(precision)
     _pack_columns(weight, bias, precision, scratch.forward.columns)
     _forward(x, window, scratch.forward, precision, np.float32(0 if relu else -np.inf), out)
@@ -264,9 +250,9 @@ def conv2d_backward_input(
     scratch=None,
 ):  # fmt: skip
     """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`."""
-    arrays, steps = (weight, input_shape, grad_output, grad_input), (stride, padding)
-    *_, grad_input, window = checks.conv2d_backward_input(HOST, *arrays, window=steps, precision=precision)
-    scratch = _checked_scratch(scratch, grad_input.shape, weight.shape, stride, padding, window)
+    arrays = grad_output, weight, input_shape, grad_input
+    how = {"precision": precision, "window": (stride, padding), "scratch": (conv2d_scratch, scratch)}
+    *_, grad_input, _, scratch = checks.conv2d_backward_input(HOST, *arrays, **how)
     plan, memory = scratch.for_input
     pack_backward(memory, plan, 0, weight)
     stage = Stage(*plan[0, 0])
@@ -279,9 +265,9 @@ def conv2d_backward_weight(
     grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, precision="float32", *, scratch=None
 ):
     """Gradient of `conv2d_forward` with respect to `weight`; see `reference.conv2d_backward_weight`."""
-    arrays, steps = (x, weight_shape, grad_output, grad_weight), (stride, padding)
-    *_, grad_weight, window = checks.conv2d_backward_weight(HOST, *arrays, window=steps, precision=precision)
-    scratch = _checked_scratch(scratch, x.shape, grad_weight.shape, stride, padding, window)
+    arrays = grad_output, x, weight_shape, grad_weight
+    how = {"precision": precision, "window": (stride, padding), "scratch": (conv2d_scratch, scratch)}
+    *_, grad_weight, _, scratch = checks.conv2d_backward_weight(HOST, *arrays, **how)
     plan, memory = scratch.for_weight
     _backward(grad_output, x, memory, plan, rounding(precision), _NONE)
     add_up(memory, plan, 0, grad_weight, _NO_BIAS)

@@ -7,19 +7,16 @@ convolutions. The gradient of the weight is in `gpu_weight`.
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.conv import checks
-from cnn_numba.ops.conv.gpu_implicit import conv2d_backward_input, conv2d_forward
-from cnn_numba.ops.conv.gpu_weight import Conv2dScratch, conv2d_backward_weight, conv2d_scratch
+from cnn_numba.ops.conv.gpu_implicit import (
+    conv2d_backward_input as conv2d_backward_input,
+    conv2d_forward as conv2d_forward,
+)
+from cnn_numba.ops.conv.gpu_weight import (
+    conv2d_backward_weight as conv2d_backward_weight,
+    conv2d_scratch as conv2d_scratch,
+)
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import block_sum, divide, reciprocal
-
-__all__ = [
-    "Conv2dScratch",
-    "conv2d_backward_bias",
-    "conv2d_backward_input",
-    "conv2d_backward_weight",
-    "conv2d_forward",
-    "conv2d_scratch",
-]
 
 # A block for each channel makes few blocks: large ones, to have enough loads at a time.
 BIAS_THREADS = 1024

@@ -278,7 +278,7 @@ def conv2d_backward_input(
 
     One launch per class of pixels.
     """
-    arrays, steps = (weight, input_shape, grad_output, grad_input), (stride, padding)
+    arrays, steps = (grad_output, weight, input_shape, grad_input), (stride, padding)
     *_, grad_input, window = checks.conv2d_backward_input(DEVICE, *arrays, window=steps, precision=precision)
     if grad_input.size:
         for geometry in backward_geometries(weight, window, grad_input):

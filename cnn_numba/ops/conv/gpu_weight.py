@@ -14,7 +14,8 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.dense.gpu_vectorised import add_up
-from cnn_numba.ops.shapes import DEVICE, check_fit, check_kind, conv2d_window
+from cnn_numba.ops.scratch import working_space
+from cnn_numba.ops.shapes import DEVICE, conv2d_window
 from cnn_numba.ops.shared.products import (
     Operand,
     Tile,
@@ -228,18 +229,15 @@ def _tile(weight_shape, precision="float32"):
     return tile, (device.blocks(columns, tile.columns), device.blocks(rows, tile.rows))
 
 
+@working_space(DEVICE, Conv2dScratch, lambda *shapes: map(device.empty, shapes))
 def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
     """Allocate the working space that the convolutions of one layer can share.
 
     It is the `scratch` of `conv2d_backward_weight`, for batches of any size.
     """
     conv2d_window(input_shape, weight_shape, stride, padding)
-    return Conv2dScratch(parts=device.empty(_parts_shape(weight_shape)))
-
-
-def _parts_shape(weight_shape):
     tile, (across, down) = _tile(weight_shape)
-    return device.blocks(_ENOUGH_BLOCKS[tile], across * down), math.prod(weight_shape)
+    return ((device.blocks(_ENOUGH_BLOCKS[tile], across * down), math.prod(weight_shape)),)
 
 
 def correlation(x, weight_shape, window, depth, share):
@@ -256,13 +254,10 @@ def conv2d_backward_weight(
 
     `scratch` comes from `conv2d_scratch`; None allocates it.
     """
-    *_, grad_weight, window = checks.conv2d_backward_weight(
-        DEVICE, x, weight_shape, grad_output, grad_weight, window=(stride, padding), precision=precision
+    arrays, how = (grad_output, x, weight_shape, grad_weight), {"window": (stride, padding)}
+    *_, grad_weight, window, scratch = checks.conv2d_backward_weight(
+        DEVICE, *arrays, precision=precision, scratch=(conv2d_scratch, scratch), **how
     )
-    if scratch is None:
-        scratch = conv2d_scratch(x.shape, weight_shape, stride, padding)
-    check_kind("conv2d", scratch, Conv2dScratch)
-    check_fit(DEVICE, "conv2d", scratch, {"parts": _parts_shape(weight_shape)})
     depth = len(x) * window.out_h * window.out_w
     tile, tiles = _tile(weight_shape, precision)
     # At most as many equal shares as parts, each of whole steps; an empty sum is one share.

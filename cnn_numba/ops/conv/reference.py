@@ -207,8 +207,8 @@ def conv2d_backward_input(
              [2., 4., 2.],
              [1., 2., 1.]]]])
     """
-    arrays, options = (weight, input_shape, grad_output, grad_input), (stride, padding)
-    weight, input_shape, grad_output, grad_input, window = checks.conv2d_backward_input(
+    arrays, options = (grad_output, weight, input_shape, grad_input), (stride, padding)
+    grad_output, weight, input_shape, grad_input, window = checks.conv2d_backward_input(
         ANYTHING, *arrays, window=options, precision=precision
     )
     padded = _pad(np.zeros(input_shape), window)
@@ -247,8 +247,8 @@ def conv2d_backward_weight(
     array([[[[ 8., 12.],
              [20., 24.]]]])
     """
-    arrays = x, weight_shape, grad_output, grad_weight
-    x, weight_shape, grad_output, grad_weight, window = checks.conv2d_backward_weight(
+    arrays = grad_output, x, weight_shape, grad_weight
+    grad_output, x, weight_shape, grad_weight, window = checks.conv2d_backward_weight(
         ANYTHING, *arrays, window=(stride, padding), precision=precision
     )
     result = np.zeros(weight_shape)

@@ -3,6 +3,8 @@
 Slower versions of the product, which lead up to it, are in `benchmarks.rungs.matmul`.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from cnn_numba import device
@@ -11,25 +13,31 @@ from cnn_numba.ops.dense import checks
 from cnn_numba.ops.dense.gpu_vectorised import (
     BLOCKS,
     SMALL,
-    LinearScratch,
     aligned,
-    checked_partial,
     choose_tile,
     count_parts,
     multiply,
     scratch_size,
     tile_product,
 )
+from cnn_numba.ops.scratch import working_space
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import ALL_LANES, warp_and_lane
 
 
+class LinearScratch(NamedTuple):
+    """Working space of a dense layer on the GPU."""
+
+    partial: object  # (size,) float32: partial sums, if several blocks share each
+
+
+@working_space(DEVICE, LinearScratch, lambda *shapes: map(device.empty, shapes), late=True)
 def linear_scratch(batch_size, in_features, out_features):
     """Allocate the working space that the three products of one layer can share.
 
     It is the `scratch` of `linear_forward` and its gradients; that of a larger layer or batch will do.
     """
-    return LinearScratch(device.empty(scratch_size(batch_size, in_features, out_features)))
+    return ((scratch_size(batch_size, in_features, out_features),),)
 
 
 def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float32", *, scratch=None):
@@ -38,26 +46,30 @@ def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float3
     Bias and ReLU are applied while a sum is still in a register, without another pass over memory. `scratch`
     comes from `linear_scratch`; None allocates it if needed, here and in the gradients.
     """
-    *_, out = checks.linear_forward(DEVICE, x, weight, bias, out, relu=relu, precision=precision)
-    partial = checked_partial(scratch, *x.shape, weight.shape[0])
-    options = {"bias": bias, "relu": relu, "partial": partial, "precision": precision}
+    how = {"relu": relu, "precision": precision}
+    *_, out, scratch = checks.linear_forward(
+        DEVICE, x, weight, bias, out, scratch=(linear_scratch, scratch), **how
+    )
+    options = {"bias": bias, "partial": scratch.partial, **how}
     return multiply(x, weight, out, False, True, **options)
 
 
 def linear_backward_input(grad_output, weight, grad_input=None, precision="float32", *, scratch=None):
     """Gradient with respect to `x`, ``grad_output @ weight``; see `reference.linear_backward_input`."""
-    arrays = grad_output, weight, grad_input
-    *_, grad_input = checks.linear_backward_input(DEVICE, *arrays, precision=precision)
-    partial = checked_partial(scratch, *grad_input.shape, weight.shape[0])
-    return multiply(grad_output, weight, grad_input, False, False, partial=partial, precision=precision)
+    arrays, how = (grad_output, weight, grad_input), {"precision": precision}
+    *checked, scratch = checks.linear_backward_input(
+        DEVICE, *arrays, scratch=(linear_scratch, scratch), **how
+    )
+    return multiply(*checked, False, False, partial=scratch.partial, **how)
 
 
 def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32", *, scratch=None):
     """Gradient with respect to `weight`, ``grad_output.T @ x``; see `reference.linear_backward_weight`."""
-    arrays = grad_output, x, grad_weight
-    *_, grad_weight = checks.linear_backward_weight(DEVICE, *arrays, precision=precision)
-    partial = checked_partial(scratch, *x.shape, grad_output.shape[1])
-    return multiply(grad_output, x, grad_weight, True, False, partial=partial, precision=precision)
+    arrays, how = (grad_output, x, grad_weight), {"precision": precision}
+    *checked, scratch = checks.linear_backward_weight(
+        DEVICE, *arrays, scratch=(linear_scratch, scratch), **how
+    )
+    return multiply(*checked, True, False, partial=scratch.partial, **how)
 
 
 SUM_ROWS, SUM_COLUMNS = 16, 32
@@ -183,9 +195,10 @@ def linear_backward(
 ):  # fmt: skip
     """All three gradients, of a small layer in one launch; see `reference.linear_backward`."""
     arrays = grad_output, x, weight, grad_input, grad_weight, grad_bias
-    *_, grad_input, grad_weight, grad_bias = checks.linear_backward(DEVICE, *arrays, precision=precision)
+    *_, grad_input, grad_weight, grad_bias, _ = checks.linear_backward(
+        DEVICE, *arrays, precision=precision, scratch=(linear_scratch, scratch)
+    )
     if precision == "float32" and _fits(*grad_output.shape, x.shape[1]):
-        checked_partial(scratch, *x.shape, grad_output.shape[1])
         _backward_at_once(grad_output, x, weight, grad_input, grad_weight, grad_bias)
         return grad_input, grad_weight, grad_bias
     linear_backward_weight(grad_output, x, grad_weight, precision, scratch=scratch)

@@ -15,7 +15,6 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
-from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.products import (
     REDUCED,
     Operand,
@@ -253,32 +252,10 @@ def most_partial_sums(rows, columns, depth):
     return min(depth // SMALL.part_depth * rows * columns, most)
 
 
-class LinearScratch(NamedTuple):
-    """Working space of a dense layer on the GPU."""
-
-    partial: object  # (size,) float32: partial sums, if several blocks share each
-
-
 def scratch_size(batch_size, in_features, out_features):
     """Return the size of `partial` that is enough for the three products of a dense layer."""
     n, m, k = batch_size, out_features, in_features
     return max(1, *(most_partial_sums(*sizes) for sizes in ((n, m, k), (n, k, m), (m, k, n))))
-
-
-def checked_partial(scratch, batch_size, in_features, out_features):
-    """Check that the array in a scratch is large enough, and return it; None if there is no scratch."""
-    if scratch is None:
-        return None
-    if not isinstance(scratch, LinearScratch):
-        raise TypeError(f"scratch must come from linear_scratch, got {type(scratch).__name__}")
-    DEVICE.check("scratch.partial", scratch.partial, (None,))
-    needed = scratch_size(batch_size, in_features, out_features)
-    if scratch.partial.size < needed:
-        raise ValueError(
-            f"scratch.partial must have shape ({needed},) or more, got {scratch.partial.shape}: "
-            "make it with linear_scratch for these shapes"
-        )
-    return scratch.partial
 
 
 def add_up(parts, out, bias=None, relu=False):

@@ -1,5 +1,6 @@
 """Chains of convolutions, and the arguments of chains and heads, for all backends."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -30,108 +31,131 @@ class Hidden(NamedTuple):
     scratch: Any = None  # from `linear_scratch`; None allocates it if needed
 
 
-class Chain(NamedTuple):
-    """The geometry of a chain, for batches of up to ``shapes[0][0]`` images."""
+class Geometry(NamedTuple):
+    """A convolution of a chain without its parameters."""
 
-    settings: list  # of each convolution: the weight's shape, stride, padding, ReLU, pooling
+    weight: tuple  # the shape
+    stride: Any = 1
+    padding: Any = 0
+    relu: bool = False
+    pool: bool = False
+
+    def output(self, window):
+        """Return height and width of the output, after the pooling."""
+        return tuple(size // 2 if self.pool else size for size in window.out)
+
+
+class Chain(NamedTuple):
+    """How the windows of a chain slide over a batch."""
+
     windows: list
     shapes: list  # (N, C, H, W) of each convolution's input, and of the result
 
+    @property
+    def out(self):
+        """Height and width of the result."""
+        return self.shapes[-1][2:]
 
-def _settings_of(convolutions):
+
+def _listed(convolutions):
     if not isinstance(convolutions, Sequence) or not convolutions:
         raise ValueError(f"convolutions must be a list with at least one, got {shown(convolutions)}")
-    return [(each.weight.shape, *each[2:]) for each in convolutions]
+    return convolutions
 
 
-def output_of(convolution, window):
-    """Return height and width of a convolution's output, after its pooling."""
-    scale = 2 if convolution.pool else 1
-    return tuple(size // scale for size in window.out)
+def geometries(convolutions):
+    """Return the `Geometry` of each convolution."""
+    return [Geometry(np.shape(each.weight), *each[2:]) for each in _listed(convolutions)]
 
 
-def chain_of(memory, x_shape, convolutions):
-    """Return the `Chain` of some convolutions for images of this shape; ValueError if they do not match."""
-    settings, shape = _settings_of(convolutions), tuple(x_shape)
-    windows, shapes = [], [shape]
-    for index, each in enumerate(convolutions):
-        out_channels, in_channels, kernel_h, kernel_w = each.weight.shape
-        if shape[1] != in_channels or 0 in each.weight.shape:
-            raise ValueError(
-                f"weight of convolution {index} must be for {shape[1]} channels, "
-                f"got shape {each.weight.shape}"
-            )
-        sizes = dict(zip(("N", "C_in", "H", "W"), shape, strict=True), K_h=kernel_h, K_w=kernel_w)
+@functools.cache
+def _specs(count):
+    """Return the declarations for a chain of so many convolutions, by what they declare."""
+    kernels = [f"C{i + 1} C{i} K_h{i} K_w{i}" for i in range(count)]
+    pairs = ", ".join(f"weight_{i}[{kernel}], bias_{i}[C{i + 1}]" for i, kernel in enumerate(kernels))
+    inputs, result = f"x[N C0 H W], {pairs}", f"[N C{count} H_out W_out]"
+    gradients = pairs.replace("weight", "grad_weight").replace("bias", "grad_bias")
+    backward = f"grad_output~{result}, {inputs} -> {gradients}"
+    texts = {
+        "shapes": ", ".join(
+            ["input_shape(N C0 H W)", *(f"weight_{i}({kernel})" for i, kernel in enumerate(kernels))]
+        ),
+        "inputs": inputs,
+        "forward": f"{inputs} -> out{result}",
+        "backward": f"{backward}, grad_input[N C0 H W]",
+        "backward_parameters": backward,
+    }
+    how = {"filled": " ".join(kernels), "computed": "H_out W_out", "scratch": "N C0 H W"}
+    return {name: Spec(text, **how) for name, text in texts.items()}
+
+
+def _slide(memory, sizes, layers):
+    """Return the `Chain` of some geometries; ValueError if an image is too small."""
+    windows, shapes = [], [tuple(sizes[axis] for axis in ("N", "C0", "H", "W"))]
+    for index, layer in enumerate(layers):
+        batch, _, height, width = shapes[-1]
+        axes = {"H": height, "W": width, "K_h": layer.weight[2], "K_w": layer.weight[3]}
         try:
-            window = memory.window(sizes, each.stride, each.padding)
+            windows.append(memory.window(axes, layer.stride, layer.padding))
         except ValueError as error:
             raise ValueError(f"convolution {index}: {error}") from None
-        height, width = output_of(each, window)
-        if not height or not width:
-            raise ValueError(f"the {window.out} pixels of convolution {index} are too few for a 2x2 pooling")
-        shape = (shape[0], out_channels, height, width)
-        windows.append(window)
-        shapes.append(shape)
-    return Chain(settings, windows, shapes)
+        shapes.append((batch, layer.weight[0], *layer.output(windows[-1])))
+        if 0 in shapes[-1][2:]:
+            pixels = windows[-1].out
+            raise ValueError(f"the {pixels} pixels of convolution {index} are too few for a 2x2 pooling")
+    return Chain(windows, shapes)
 
 
-def scratch_for(memory, make, kind, scratch, x, convolutions, *further):
-    """Return working space for a batch: checked, as kernels write into it unchecked; new if it is None."""
-    memory.check("x", x, (None,) * 4, np.float32)
-    if scratch is None:
-        return make(x.shape, convolutions, *further)
-    fits = isinstance(scratch, kind) and scratch.chain.settings == _settings_of(convolutions)
-    if not fits or len(x) > scratch.chain.shapes[0][0] or x.shape[1:] != scratch.chain.shapes[0][1:]:
-        raise ValueError(f"scratch must come from conv_chain_scratch for this chain and x of shape {x.shape}")
-    return scratch
+def _check(memory, name, layers, arrays, needs=(), scratch=None):
+    """Check the arguments of a chain's function; return them, the `Chain` and the working space, if any."""
+
+    def slide(sizes, *_):
+        known = scratch and scratch[1]
+        image = sizes["C0"], sizes["H"], sizes["W"]
+        if getattr(known, "layers", None) == layers and known.image == image:
+            return known.chain  # every step has the same, computed once
+        return _slide(memory, sizes, layers)
+
+    spec = _specs(len(layers))[name]
+    return spec(memory._replace(window=slide), *arrays, window=needs, scratch=scratch)
 
 
-def conv_chain_forward(memory, x, convolutions, out, chain):
-    """Check the arguments of `conv_chain_forward` except `x`; return `out`, new if None."""
-    read = {"x": x, **parameters(memory, convolutions)}
-    out = _given_or_new(memory, "out", out, (len(x), *chain.shapes[-1][1:]))
-    memory.apart({"out": out}, read, ())
-    return out
+def chain_of(memory, input_shape, layers):
+    """Return the `Chain` of some geometries for images of this shape; ValueError if they do not match."""
+    return _check(memory, "shapes", layers, (input_shape, *(layer.weight for layer in layers)))[-1]
 
 
-def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input, chain):
-    """Check the arguments of `conv_chain_backward` except `x`; return the gradients, new where None."""
-    memory.check("grad_output", grad_output, (len(x), *chain.shapes[-1][1:]), np.float32)
-    read = parameters(memory, convolutions)
-    grads = [(None, None)] * len(convolutions) if grads is None else grads
-    if len(grads) != len(convolutions):
-        raise ValueError(
-            f"grads must hold a pair for each of {len(convolutions)} convolutions, got {len(grads)}"
-        )
-    written = {}
-    for index, (given, convolution) in enumerate(zip(grads, convolutions, strict=True)):
-        shapes_of_pair = convolution.weight.shape, (convolution.weight.shape[0],)
-        for key, array, shape in zip(("weight", "bias"), given, shapes_of_pair, strict=True):
-            name = f"grad_{key} of convolution {index}"
-            written[name] = _given_or_new(memory, name, array, shape)
-    if grad_input is not False:
-        written["grad_input"] = _given_or_new(memory, "grad_input", grad_input, x.shape)
-    memory.apart(written, {"grad_output": grad_output, "x": x, **read}, ())
-    arrays = list(written.values())
-    grads = [tuple(arrays[i : i + 2]) for i in range(0, 2 * len(convolutions), 2)]
-    return grads, written.get("grad_input")
+def _check_call(memory, name, convolutions, before, after, needs_grad_input=False, scratch=None):
+    """Check what comes before and after the parameters; return that after them, new where None."""
+    parameters = [array for each in _listed(convolutions) for array in each[:2]]
+    arrays, needs = (*before, *parameters, *after), (convolutions, needs_grad_input)
+    checked = _check(memory, name, geometries(convolutions), arrays, needs, scratch)
+    return checked[len(before) + len(parameters) :]
 
 
-def parameters(memory, convolutions):
-    """Check the parameters, and return them by name."""
-    named = {}
-    for index, (weight, bias, *_) in enumerate(convolutions):
-        for name, array, shape in (("weight", weight, (None,) * 4), ("bias", bias, weight.shape[:1])):
-            named[f"{name} of convolution {index}"] = array
-            memory.check(f"{name} of convolution {index}", array, shape, np.float32)
-    return named
+def conv_chain_inputs(memory, x, convolutions, scratch):
+    """Check the images, the parameters and the working space of a chain."""
+    _check_call(memory, "inputs", convolutions, (x,), (), scratch=scratch)
 
 
-def _given_or_new(memory, name, array, shape):
-    """Return an output after its check, a new one if it is None."""
-    if array is None:
-        return memory.empty(shape, np.float32)
-    return memory.check(name, array, shape, np.float32, True)
+def conv_chain_forward(memory, x, convolutions, out, scratch=None):
+    """Check the arguments of `conv_chain_forward`; return `out`, new if None, and the working space."""
+    out, *_, scratch = _check_call(memory, "forward", convolutions, (x,), (out,), scratch=scratch)
+    return out, scratch
+
+
+def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input, scratch=None):
+    """Check the arguments of `conv_chain_backward`; return gradients, new where None, and scratch."""
+    count, needs_grad_input = len(_listed(convolutions)), grad_input is not False
+    grads = [(None, None)] * count if grads is None else grads
+    if len(grads) != count:
+        raise ValueError(f"grads must hold a pair for each of {count} convolutions, got {len(grads)}")
+    name, after = "backward_parameters", [array for pair in grads for array in pair]
+    if needs_grad_input:
+        name, after = "backward", [*after, grad_input]
+    made = _check_call(memory, name, convolutions, (grad_output, x), after, needs_grad_input, scratch)
+    pairs = [(made[i], made[i + 1]) for i in range(0, 2 * count, 2)]
+    return pairs, made[2 * count] if needs_grad_input else None, made[-1]
 
 
 linear_cross_entropy_rows = Spec(

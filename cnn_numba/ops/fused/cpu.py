@@ -21,7 +21,6 @@ A thread takes an image through all stages before the next, so that it stays in 
 once per pass. `cpu_stage` describes the memory.
 """
 
-import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +33,7 @@ from cnn_numba.ops.fused.cpu_forward import forward
 from cnn_numba.ops.fused.cpu_stage import Memory, lay_out
 from cnn_numba.ops.fused.cpu_weights import add_up, pack_backward, pack_forward, unpack_forward
 from cnn_numba.ops.pool import cpu as pool
+from cnn_numba.ops.scratch import working_space
 from cnn_numba.ops.shapes import HOST
 
 FUSIONS = Fusions(chain=(conv, pool, activation))
@@ -43,8 +43,11 @@ _NOT_NEEDED = np.empty((0, 0, 0, 0), np.float32)
 class ConvChainScratch(NamedTuple):
     """Working space of a chain, which also keeps values of the forward pass for the backward pass."""
 
-    chain: checks.Chain
+    batch: int  # the largest
+    image: tuple  # the shape of one
+    layers: list[checks.Geometry]
     needs_grad_input: bool
+    chain: checks.Chain
     plan: np.ndarray  # see `cpu_stage`
     memory: Memory
 
@@ -56,17 +59,19 @@ class ConvChainScratch(NamedTuple):
         return pairs
 
 
+def _lay_out(batch, image, layers, needs_grad_input):
+    """Allocate the working space of a chain; return its fields."""
+    chain = checks.chain_of(HOST, (batch, *image), layers)
+    return batch, image, layers, needs_grad_input, chain, *lay_out(chain, layers, needs_grad_input)
+
+
+@working_space(HOST, ConvChainScratch, _lay_out)
 def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
     """Allocate the working space of a chain, for batches of up to ``input_shape[0]`` images.
 
     Without `needs_grad_input`, `conv_chain_backward` cannot compute the gradient of the images.
     """
-    chain = checks.chain_of(HOST, input_shape, convolutions)
-    laid_out = lay_out(chain.shapes, convolutions, chain.windows, needs_grad_input)
-    return ConvChainScratch(chain, needs_grad_input, *laid_out)
-
-
-_scratch_for = functools.partial(checks.scratch_for, HOST, conv_chain_scratch, ConvChainScratch)
+    return input_shape[0], tuple(input_shape[1:]), checks.geometries(convolutions), bool(needs_grad_input)
 
 
 def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
@@ -74,8 +79,8 @@ def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
 
     `scratch` comes from `conv_chain_scratch`; None allocates it.
     """
-    scratch = _scratch_for(scratch, x, convolutions)
-    out = checks.conv_chain_forward(HOST, x, convolutions, out, scratch.chain)
+    scratch = conv_chain_scratch, scratch
+    out, scratch = checks.conv_chain_forward(HOST, x, convolutions, out, scratch)
     _forward(x, convolutions, out, scratch)
     return out
 
@@ -92,11 +97,8 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
     `scratch` must come from the forward pass of `x`; None computes that pass again.
     """
     fresh, needs_grad_input = scratch is None, grad_input is not False
-    scratch = _scratch_for(scratch, x, convolutions, needs_grad_input)
-    arrays = grad_output, x, convolutions, grads, grad_input
-    grads, grad_input = checks.conv_chain_backward(HOST, *arrays, scratch.chain)
-    if needs_grad_input and not scratch.needs_grad_input:
-        raise ValueError("grad_input must be False: scratch was made with needs_grad_input=False")
+    arrays, scratch = (grad_output, x, convolutions, grads, grad_input), (conv_chain_scratch, scratch)
+    grads, grad_input, scratch = checks.conv_chain_backward(HOST, *arrays, scratch)
     if fresh:
         _forward(x, convolutions, np.empty_like(grad_output), scratch)
     memory, plan = scratch.memory, scratch.plan

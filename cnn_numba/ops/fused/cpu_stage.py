@@ -10,7 +10,6 @@ import numba
 import numpy as np
 from numba.np.unsafe.ndarray import to_fixed_tuple
 
-from cnn_numba.ops.fused.checks import output_of
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import WIDTH, filled, store
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, aligned_zeros, round_up
@@ -132,12 +131,12 @@ class _Arena:
         return block
 
 
-def lay_out(shapes, convolutions, windows, needs_grad_input):
+def lay_out(chain, layers, needs_grad_input):
     """Return the plan of a chain, an array (T, stages, fields of a `Stage`), and its memory."""
     floats, integers, codes = _Arena(), _Arena(), _Arena()
-    stages, channels, followers = [], 0 if needs_grad_input else None, [*windows[1:], None]
-    for shape, convolution, window, following in zip(shapes, convolutions, windows, followers, strict=False):
-        geometry = _geometry(shape, convolution, window, channels)
+    stages, channels, followers = [], 0 if needs_grad_input else None, [*chain.windows[1:], None]
+    for shape, layer, window, following in zip(chain.shapes, layers, chain.windows, followers, strict=False):
+        geometry = _geometry(shape, layer, window, channels)
         tables = _tables(geometry, window, following, integers)
         stages.append(geometry | tables | _shared_arrays(geometry, shape[0], floats, codes))
         channels = geometry["columns"]
@@ -162,14 +161,14 @@ def lay_out(shapes, convolutions, windows, needs_grad_input):
     return np.array(plan, np.int64).reshape(-1, len(stages), _FIELDS), memory
 
 
-def _geometry(shape, convolution, window, channels):
+def _geometry(shape, layer, window, channels):
     """Return the geometry of a stage for images (N, C_in, H, W).
 
     `channels` are the stage before's, in whole vectors. For the first stage they are 0, or None if the
     gradient of its images is not needed.
     """
     _, in_channels, height, width = shape
-    out_channels, _, kernel_h, kernel_w = convolution.weight.shape
+    out_channels, _, kernel_h, kernel_w = layer.weight
     few = channels is None and in_channels <= FEW
     channels = in_channels if few else channels or round_up(in_channels, WIDTH)
     columns = round_up(out_channels, COLUMNS * WIDTH if few else WIDTH)
@@ -177,14 +176,14 @@ def _geometry(shape, convolution, window, channels):
     pitch = (width + 2 * window.padding_w) * block_channels
     # The last square of a kernel may read past the end of the image.
     block = round_up((height + 2 * window.padding_h + SIDE) * pitch + SIDE * WIDTH, WIDTH)
-    out_h, out_w = output_of(convolution, window)
+    out_h, out_w = layer.output(window)
     # A product of tiles multiplies each pixel of the image by the kernel; adding up a tile takes as long as 8
     # more. A listed gradient is multiplied by whole squares, and each product takes three times as long.
     in_tiles = (height * width + 8) * kernel_h * kernel_w * round_up(channels, TILE_COLUMNS) * out_channels
     most = in_tiles // (3 * _squares(kernel_h, kernel_w) * GROUP * channels)
     spread_pitch = (width + 2 * window.padding_w + kernel_w - 1) * columns
     strides = window.stride_h, window.stride_w
-    winograd = convolution.pool and not few and (kernel_h, kernel_w, *strides) == (3, 3, 1, 1)
+    winograd = layer.pool and not few and (kernel_h, kernel_w, *strides) == (3, 3, 1, 1)
     # Only if the products fill their tiles.
     winograd = winograd and out_h * out_w >= WINDOWS and 2 * round_up(columns, PANEL) <= 3 * columns
     return {
@@ -192,10 +191,10 @@ def _geometry(shape, convolution, window, channels):
         "out_channels": out_channels,
         "kernel_h": kernel_h,
         "kernel_w": kernel_w,
-        "pooled": convolution.pool,
-        "relu": convolution.relu,
+        "pooled": layer.pool,
+        "relu": layer.relu,
         "few_channels": few,
-        "dense": not few and not convolution.pool,
+        "dense": not few and not layer.pool,
         "most": most,
         "winograd": winograd,
         "channels": channels,

@@ -8,7 +8,6 @@ kernel computes both gradients of weight and bias (`gpu_backward`). So does one 
 compute, such as a 5x5 convolution, after its gradient is unpooled.
 """
 
-import functools
 import math
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -37,6 +36,7 @@ from cnn_numba.ops.fused.gpu_update import adam_update_with_sums as adam_update_
 from cnn_numba.ops.gather import gpu as gather
 from cnn_numba.ops.loss import gpu as loss
 from cnn_numba.ops.pool import gpu as pool
+from cnn_numba.ops.scratch import working_space
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.update import gpu as update
 
@@ -56,8 +56,11 @@ class Stage(NamedTuple):
 class ConvChainScratch(NamedTuple):
     """Working space of a chain, which also keeps values of the forward pass for the backward pass."""
 
-    chain: checks.Chain
+    batch: int  # the largest
+    image: tuple  # the shape of one
+    layers: list[checks.Geometry]
     needs_grad_input: bool
+    chain: checks.Chain
     stages: list
     last: list  # the result of the last forward pass
     begun: list  # the batch whose first stage `conv_chain_gather_at` has computed; else None
@@ -68,22 +71,27 @@ class ConvChainScratch(NamedTuple):
         return [(each.weight, each.bias) for each in convolutions]
 
 
+def _stages(batch, image, layers, needs_grad_input):
+    """Allocate the working space of a chain; return its fields."""
+    chain, last = checks.chain_of(DEVICE, (batch, *image), layers), len(layers) - 1
+    stages = [
+        _stage(layer, chain, number, number == last, number > 0 or needs_grad_input)
+        for number, layer in enumerate(layers)
+    ]
+    return batch, image, layers, needs_grad_input, chain, stages, [None], [None]
+
+
+@working_space(DEVICE, ConvChainScratch, _stages)
 def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
     """Allocate the working space of a chain, for batches of up to ``input_shape[0]`` images.
 
     Without `needs_grad_input`, `conv_chain_backward` cannot compute the gradient of the images.
     """
-    chain = checks.chain_of(DEVICE, input_shape, convolutions)
-    last = len(convolutions) - 1
-    stages = [
-        _stage(each, chain, number, number == last, number > 0 or needs_grad_input)
-        for number, each in enumerate(convolutions)
-    ]
-    return ConvChainScratch(chain, needs_grad_input, stages, [None], [None])
+    return input_shape[0], tuple(input_shape[1:]), checks.geometries(convolutions), bool(needs_grad_input)
 
 
-def _stage(convolution, chain, number, is_last, needs_grad_input):
-    is_pooled, shape, window = bool(convolution.pool), chain.shapes[number + 1], chain.windows[number]
+def _stage(layer, chain, number, is_last, needs_grad_input):
+    is_pooled, shape, window = bool(layer.pool), chain.shapes[number + 1], chain.windows[number]
     shapes = shape, window, chain.shapes[number]
     is_sparse = shares_of(*shapes) and (not needs_grad_input or planes_of(*shapes))
     unpooled = (*shape[:2], *window.out) if is_pooled and not is_sparse else None
@@ -95,13 +103,10 @@ def _stage(convolution, chain, number, is_last, needs_grad_input):
     return Stage(
         out=None if is_last else device.empty(shape),
         codes=device.empty(shape, "uint8") if is_pooled else None,
-        gradient=None if is_last and (is_pooled or not convolution.relu) else device.empty(shape),
+        gradient=None if is_last and (is_pooled or not layer.relu) else device.empty(shape),
         unpooled=device.empty(unpooled) if unpooled else None,
-        parts=weight_parts(convolution.weight.shape),
+        parts=weight_parts(layer.weight),
     )
-
-
-_scratch_for = functools.partial(checks.scratch_for, DEVICE, conv_chain_scratch, ConvChainScratch)
 
 
 def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
@@ -109,8 +114,8 @@ def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
 
     `scratch` comes from `conv_chain_scratch`; None allocates it.
     """
-    scratch = _scratch_for(scratch, x, convolutions)
-    out = checks.conv_chain_forward(DEVICE, x, convolutions, out, scratch.chain)
+    scratch = conv_chain_scratch, scratch
+    out, scratch = checks.conv_chain_forward(DEVICE, x, convolutions, out, scratch)
     _forward(x, convolutions, out, scratch)
     return out
 
@@ -139,8 +144,7 @@ def conv_chain_gather_at(convolutions, scratch, images, labels, order, cursor, m
     scratch.begun[0] = None
     if not first.pool or stage.out is None or not can_gather(x, first.weight, window):
         return gather.gather_batch_at(*arguments)
-    _scratch_for(scratch, x, convolutions)
-    checks.parameters(DEVICE, convolutions)
+    checks.conv_chain_inputs(DEVICE, x, convolutions, (conv_chain_scratch, scratch))
     given = x, first.weight, first.bias, first.relu, window, stage.out[: len(x)], stage.codes[: len(x)]
     result = gather.gather_batch_at(*arguments, launch=lambda *gathering: conv2d_pool(*given, gathering))
     scratch.begun[0] = x
@@ -152,12 +156,9 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
 
     `scratch` must come from the forward pass of `x`; None computes that pass again.
     """
-    fresh, needs_grad_input = scratch is None, grad_input is not False
-    scratch = _scratch_for(scratch, x, convolutions, needs_grad_input)
-    arrays = grad_output, x, convolutions, grads, grad_input
-    grads, grad_input = checks.conv_chain_backward(DEVICE, *arrays, scratch.chain)
-    if needs_grad_input and not scratch.needs_grad_input:
-        raise ValueError("grad_input must be False: scratch was made with needs_grad_input=False")
+    fresh = scratch is None
+    arrays, scratch = (grad_output, x, convolutions, grads, grad_input), (conv_chain_scratch, scratch)
+    grads, grad_input, scratch = checks.conv_chain_backward(DEVICE, *arrays, scratch)
     if not len(x):
         for array in (each for pair in grads for each in pair):
             device.copy(array, device.zeros(array.shape))

@@ -14,7 +14,8 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.activation.gpu import relu_gradient
 from cnn_numba.ops.dense import checks as dense
-from cnn_numba.ops.dense.gpu_vectorised import checked_partial, multiply_parts
+from cnn_numba.ops.dense.gpu import linear_scratch
+from cnn_numba.ops.dense.gpu_vectorised import multiply_parts
 from cnn_numba.ops.fused import checks
 from cnn_numba.ops.loss.checks import Target, target_of
 from cnn_numba.ops.loss.gpu import TOTALS, add_metrics, forward_backward_row
@@ -114,9 +115,8 @@ def linear_cross_entropy_rows_kernel(
 def _parts_of(hidden):
     """Launch the product of a hidden layer; return the partial sums, None if the output is complete."""
     x, weight, bias, out, scratch = hidden
-    dense.linear_forward(DEVICE, x, weight, bias, out, relu=True)
-    partial = checked_partial(scratch, *x.shape, len(weight))
-    return multiply_parts(x, weight, out, False, True, bias=bias, relu=True, partial=partial)
+    *_, scratch = dense.linear_forward(DEVICE, x, weight, bias, out, scratch=(linear_scratch, scratch))
+    return multiply_parts(x, weight, out, False, True, bias=bias, relu=True, partial=scratch.partial)
 
 
 def linear_cross_entropy_rows(

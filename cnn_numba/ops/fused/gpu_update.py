@@ -14,7 +14,7 @@ from cnn_numba.ops.gather.gpu import advance_other
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import sum_of_parts
 from cnn_numba.ops.update import checks
-from cnn_numba.ops.update.gpu import ARENA, SCHEDULE, SKIPPED, THREADS, adam_at, adam_settings, rate_at
+from cnn_numba.ops.update.gpu import ARENA, SCHEDULE, SKIPPED, THREADS, adam_at, rate_at
 
 
 class Sums(NamedTuple):
@@ -84,6 +84,6 @@ def adam_update_with_sums(
     grid = sum(blocks) + device.blocks(parameters.size - rest, THREADS)
     layout = Sums(blocks[0], sum(blocks[1:]), columns[0], columns[-1], rest)
     schedule = rates, cursor, cursor if advances is None else advances, advances is not None
-    arguments = *arenas, *schedule, *adam_settings(*how), stages[0][0], stages[-1][0], layout
+    arguments = *arenas, *schedule, *checks.adam_settings(*how), stages[0][0], stages[-1][0], layout
     device.launch(adam_with_sums_kernel, grid, block, *arguments)
     return parameters

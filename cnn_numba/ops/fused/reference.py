@@ -1,7 +1,5 @@
 """The definition of layers that are computed together: the separate operations, one after the other."""
 
-import numpy as np
-
 from cnn_numba.ops._reference import ANYTHING, put
 from cnn_numba.ops.activation import reference as activation
 from cnn_numba.ops.conv import reference as conv
@@ -29,12 +27,8 @@ def conv_chain_forward(x, convolutions, out=None):
     >>> conv_chain_forward(np.arange(9.0).reshape(1, 1, 3, 3), chain).tolist()
     [[[[4.0]]]]
     """
-    out = checks.conv_chain_forward(ANYTHING, x, convolutions, out, _chain_of(x, convolutions))
+    checks.conv_chain_forward(ANYTHING, x, convolutions, out)
     return put(out, _passes(x, convolutions)[-1][-1])
-
-
-def _chain_of(x, convolutions):
-    return checks.chain_of(ANYTHING, ANYTHING.check("x", x, None, np.float32).shape, convolutions)
 
 
 def _passes(x, convolutions):
@@ -70,7 +64,7 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
     """
     needs_grad_input = grad_input is not False
     arrays = grad_output, x, convolutions, grads, grad_input
-    grads, grad_input = checks.conv_chain_backward(ANYTHING, *arrays, _chain_of(x, convolutions))
+    grads, grad_input, _ = checks.conv_chain_backward(ANYTHING, *arrays)
     gradient, results = grad_output, []
     passes = _passes(x, convolutions)
     for each, pair, made in reversed([*zip(convolutions, grads, passes, strict=True)]):

@@ -6,12 +6,13 @@ from cnn_numba.ops.specs import Spec
 #: An image moves by at most this many pixels.
 MOST_PADDING = 255
 
-_AT = "images:uint8[N C H W], labels:int32[N], order:int64[length], cursor:int32[1], x![B C H W], y!:int32[B]"
+_DATA = "images:uint8[N C H W], labels:int32[N], order:int64[length], cursor:int32[1]"
+_BATCH = "x![B C H W], y!:int32[B]"
 
 gather_batch = Spec("images:uint8[N C H W], indices:int64[B] -> out[B C H W]")
 gather_labels = Spec("labels:int32[N], indices:int64[B] -> out:int32[B]")
-gather_batch_at = Spec(f"{_AT}, advances?!:int32[1]", filled="C H W")
-gather_augmented_at = Spec(f"{_AT}, draw:uint32[2]", filled="C H W")
+gather_batch_at = Spec(f"{_DATA}, {_BATCH}, advances?!:int32[1]", filled="C H W")
+gather_augmented_at = Spec(f"{_DATA}, draw:uint32[2], {_BATCH}", filled="C H W")
 
 
 def batch_size_of(x, batch_size):

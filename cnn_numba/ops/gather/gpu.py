@@ -349,7 +349,7 @@ def gather_augmented_at(images, labels, order, cursor, mean, std, padding, flip,
     [0. 0. 0.]
     """
     padding, flip, *_ = checks.augmentation(padding, flip)
-    checks.gather_augmented_at(DEVICE, images, labels, order, cursor, x, y, draw)
+    checks.gather_augmented_at(DEVICE, images, labels, order, cursor, draw, x, y)
     batch_size = checks.batch_size_of(x, batch_size)
     factors = _scale_and_shift(mean, std, images.shape[1])
     crop = Crop(*images.shape[2:], padding, flip)

@@ -16,7 +16,7 @@ cross_entropy_backward = Spec(
 cross_entropy_forward_backward = Spec(
     "logits[N K], labels:int32[N] -> losses[N], grad_logits[N K]", filled=_FILLED
 )
-accumulate_metrics = Spec("logits[N K], labels:int32[N], losses[N], totals!:float64[2]", filled=_FILLED)
+accumulate_metrics = Spec("losses~[N], logits[N K], labels:int32[N], totals!:float64[2]", filled=_FILLED)
 
 
 def check_labels(labels, scores):

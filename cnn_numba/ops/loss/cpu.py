@@ -41,7 +41,7 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
 
 def accumulate_metrics(losses, logits, labels, totals):
     """Add a batch's losses and right answers to running totals; see `reference.accumulate_metrics`."""
-    checks.accumulate_metrics(HOST, logits, labels, losses, totals)
+    checks.accumulate_metrics(HOST, losses, logits, labels, totals)
     checks.check_labels(labels, logits)
     _accumulate_metrics(losses, logits, labels, totals)
     return totals

@@ -211,7 +211,7 @@ def accumulate_metrics(losses, logits, labels, totals):
 
     One block adds in a fixed order: the losses of the batch in float32, the answers as integers.
     """
-    checks.accumulate_metrics(DEVICE, logits, labels, losses, totals)
+    checks.accumulate_metrics(DEVICE, losses, logits, labels, totals)
     block = whole_warps(labels.size, THREADS)
     device.launch(accumulate_metrics_kernel, 1, block, losses, logits, labels, totals)
     return totals

@@ -146,7 +146,7 @@ def accumulate_metrics(losses, logits, labels, totals):
     >>> accumulate_metrics(np.array([0.2, 2.1]), logits, np.array([1, 1], np.int32), np.zeros(2))
     array([2.3, 1. ])
     """
-    logits, labels, losses, totals = checks.accumulate_metrics(ANYTHING, logits, labels, losses, totals)
+    losses, logits, labels, totals = checks.accumulate_metrics(ANYTHING, losses, logits, labels, totals)
     checks.check_labels(labels, logits)
     totals += losses.sum(), np.count_nonzero(logits.argmax(axis=1) == labels)
     return totals

@@ -70,7 +70,7 @@ def _max_pool2d_backward(grad_output, argmax, grad_input):
 
 def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     """Send each gradient to the element that was the maximum; see `reference.max_pool2d_backward`."""
-    *_, grad_input = checks.max_pool2d_backward(HOST, input_shape, grad_output, argmax, grad_input)
+    *_, grad_input = checks.max_pool2d_backward(HOST, grad_output, argmax, input_shape, grad_input)
     check_indices(argmax, grad_input.shape[2] * grad_input.shape[3], "argmax", ValueError)
     _max_pool2d_backward(*(merge_axes(flat_planes(array)) for array in (grad_output, argmax, grad_input)))
     return grad_input
@@ -117,7 +117,7 @@ def _avg_pool2d_backward(grad_output, window, grad_input):
 
 def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None):
     """Spread each gradient over its window; see `reference.avg_pool2d_backward`."""
-    arrays = input_shape, grad_output, grad_input
+    arrays = grad_output, input_shape, grad_input
     *_, grad_input, window = checks.avg_pool2d_backward(HOST, *arrays, window=(stride, padding, kernel_size))
     _avg_pool2d_backward(merge_axes(grad_output), window, merge_axes(grad_input))
     return grad_input

@@ -150,7 +150,7 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     outside the plane is dropped: to refuse it, as the other backends do, the host would have to wait for the
     GPU.
     """
-    *_, grad_input = checks.max_pool2d_backward(DEVICE, input_shape, grad_output, argmax, grad_input)
+    *_, grad_input = checks.max_pool2d_backward(DEVICE, grad_output, argmax, input_shape, grad_input)
     arguments = [merge_axes(flat_planes(array)) for array in (grad_output, argmax, grad_input)]
     device.launch_for_each(max_pool2d_backward_warp_kernel, WARP * len(arguments[0]), THREADS, *arguments)
     return grad_input
@@ -224,7 +224,7 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     A thread per pixel adds up the windows that hold it. With a thread per window, windows that overlap would
     add to the same pixel at the same time.
     """
-    arrays, options = (input_shape, grad_output, grad_input), (stride, padding, kernel_size)
+    arrays, options = (grad_output, input_shape, grad_input), (stride, padding, kernel_size)
     *_, grad_input, window = checks.avg_pool2d_backward(DEVICE, *arrays, window=options)
     disjoint, gather = avg_pool2d_backward_disjoint_kernel, avg_pool2d_backward_gather_kernel
     kernel = disjoint if _are_disjoint(window) else gather

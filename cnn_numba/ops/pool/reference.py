@@ -89,8 +89,8 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     >>> max_pool2d_backward(np.array([[[[10.0, 7.0]]]]), argmax, (1, 1, 1, 3))
     array([[[[ 0., 17.,  0.]]]])
     """
-    arrays = input_shape, grad_output, _int32(argmax), grad_input
-    input_shape, grad_output, argmax, grad_input = checks.max_pool2d_backward(ANYTHING, *arrays)
+    arrays = grad_output, _int32(argmax), input_shape, grad_input
+    grad_output, argmax, input_shape, grad_input = checks.max_pool2d_backward(ANYTHING, *arrays)
     batch, channels, height, width = input_shape
     check_indices(argmax, height * width, "argmax", ValueError)
     result = np.zeros((batch, channels, height * width))
@@ -151,8 +151,8 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     >>> avg_pool2d_backward(np.array([[[[4.0, 8.0]]]]), (1, 1, 1, 3), kernel_size=(1, 2), stride=1)
     array([[[[2., 6., 4.]]]])
     """
-    input_shape, grad_output, grad_input, windows = checks.avg_pool2d_backward(
-        ANYTHING, input_shape, grad_output, grad_input, window=(stride, padding, kernel_size)
+    grad_output, input_shape, grad_input, windows = checks.avg_pool2d_backward(
+        ANYTHING, grad_output, input_shape, grad_input, window=(stride, padding, kernel_size)
     )
     result, shares = np.zeros(input_shape), grad_output / math.prod(windows.kernel)
     for oh, ow, top, bottom, left, right in _on_image(windows):

@@ -21,20 +21,11 @@ from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.gather.gpu import advance_other
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.update import checks
-from cnn_numba.ops.update.gpu_scale import scale_gradient, unscale_gradients, update_loss_scale
-
-__all__ = [
-    "adam_rates",
-    "adam_update",
-    "adam_update_scheduled",
-    "scale_gradient",
-    "scheduled_rates",
-    "sgd_rates",
-    "sgd_update",
-    "sgd_update_scheduled",
-    "unscale_gradients",
-    "update_loss_scale",
-]
+from cnn_numba.ops.update.gpu_scale import (
+    scale_gradient as scale_gradient,
+    unscale_gradients as unscale_gradients,
+    update_loss_scale as update_loss_scale,
+)
 
 THREADS = 256
 #: With this cursor a scheduled update changes nothing.
@@ -56,11 +47,6 @@ def _launch_scheduled(kernel, arenas, rates, cursor, advances, *numbers):
     arguments = *arenas, rates, cursor, other, advances is not None, *numbers
     device.launch_for_each(kernel, max(1, arenas[0].size), THREADS, *arguments)
     return arenas[0]
-
-
-def adam_settings(beta1, beta2, eps, weight_decay):
-    """Return the constants of all steps, as the kernels take them."""
-    return tuple(map(np.float32, (1.0 - beta1, beta2, 1.0 - beta2, eps, weight_decay)))
 
 
 # Both forms of an update call these, so that they give the same bits.
@@ -202,7 +188,7 @@ def adam_update(
     checks.adam(DEVICE, parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay)
     arenas = parameters, gradients, exp_avg, exp_avg_sq
     rates = adam_rates([lr], step, beta1, beta2)[0]
-    return _launch(adam_kernel, *arenas, *rates, *adam_settings(beta1, beta2, eps, weight_decay))
+    return _launch(adam_kernel, *arenas, *rates, *checks.adam_settings(beta1, beta2, eps, weight_decay))
 
 
 @cuda.jit
@@ -240,7 +226,7 @@ def adam_update_scheduled(
     arenas, how = (parameters, gradients, exp_avg, exp_avg_sq), (beta1, beta2, eps, weight_decay)
     schedule = rates, cursor, advances
     checks.adam(DEVICE, *arenas, *how, *schedule)
-    return _launch_scheduled(adam_scheduled_kernel, arenas, *schedule, *adam_settings(*how))
+    return _launch_scheduled(adam_scheduled_kernel, arenas, *schedule, *checks.adam_settings(*how))
 
 
 def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):

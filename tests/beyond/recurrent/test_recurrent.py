@@ -255,7 +255,7 @@ def test_scratch_for_smaller_shapes_raises(made_for):
     if made_for == (4, 3, 4, 6):
         del calls["lstm_backward"]  # which does not look at the inputs
     for call in calls.values():
-        with pytest.raises(ValueError, match=r"scratch.*make it with lstm_scratch for these shapes"):
+        with pytest.raises(ValueError, match=r"scratch.*make it with lstm_scratch for these arguments"):
             call()
     for call in scratch_calls(arrays, saved, grad_gates, (1, 2)).values():
         with pytest.raises(TypeError, match="scratch must come from lstm_scratch, got tuple"):

@@ -99,7 +99,7 @@ def test_scratch_for_smaller_shapes_raises():
         sequences = device.zeros((4, 3, 24)), there["x"], device.zeros((4, 3, 6))
         gradients = device.zeros((24, 5)), device.zeros((24, 6))
         with (
-            pytest.raises(ValueError, match=r"scratch.*make it with lstm_scratch for these shapes"),
+            pytest.raises(ValueError, match=r"scratch.*make it with lstm_scratch for these arguments"),
             only_launches() as launched,
         ):
             gpu.lstm_backward_weight(*sequences, None, *gradients, scratch=scratch)
