@@ -129,20 +129,25 @@ def lstm_forward(
 # --- Backward ----------------------------------------------------------------------------------------------
 
 
+class Step(NamedTuple):
+    """A step, and which optional arrays there are."""
+
+    t: np.uint32
+    has_grad_output: bool
+    has_c0: bool
+
+
 @cuda.jit
-@device.signature(
-    f"void(uint32, {_SEQUENCES}, bool, {_SEQUENCES}, {_SEQUENCES}, {_MATRIX}, "
-    f"bool, {', '.join(3 * [_MATRIX])}, {_SEQUENCES})"
-)
+@device.signature(f"void({', '.join(['Step', *3 * [_SEQUENCES], *4 * [_MATRIX]])}, {_SEQUENCES})")
 def lstm_cell_backward_kernel(
-    t, grad_output, has_grad_output, cells, gates, c0, has_c0, grad_h, grad_c, grad_step, grad_gates
+    step: Step, grad_output, cells, gates, c0, grad_h, grad_c, grad_step, grad_gates
 ):
     """Compute the gradients of step t for one hidden unit of one sample per thread; over all N * H.
 
     The gates' gradient goes to `grad_gates`, and to the contiguous `grad_step` for the product of this step.
     """
     i = uint32(cuda.grid(1))
-    hidden, one = uint32(grad_h.shape[1]), float32(1)
+    t, hidden, one = step.t, uint32(grad_h.shape[1]), float32(1)
     n, j = i // hidden, i % hidden
     if n < uint32(grad_h.shape[0]):
         at_f, at_g, at_o = j + hidden, j + 2 * hidden, j + 3 * hidden
@@ -151,10 +156,10 @@ def lstm_cell_backward_kernel(
         squashed, before = math.tanh(cells[n, t, j]), float32(0)
         if t > 0:
             before = cells[n, t - 1, j]
-        elif has_c0:
+        elif step.has_c0:
             before = c0[n, j]
         dh = grad_h[n, j]
-        if has_grad_output:
+        if step.has_grad_output:
             dh += grad_output[n, t, j]
         dc = grad_c[n, j] + dh * output_gate * (one - squashed * squashed)
         grad_c[n, j] = dc * forget_gate
@@ -178,10 +183,10 @@ def lstm_backward(
     batch_size, steps, hidden = cells.shape
     scratch = _fitted(scratch, batch_size, steps, 1, hidden)
     _start(grad_h_n, grad_c_n, grad_h0, grad_c0)
-    given = _given(grad_output, cells), grad_output is not None
-    saved = cells, gates, _given(c0, grad_c0), c0 is not None
+    saved = _given(grad_output, cells), cells, gates, _given(c0, grad_c0)
     for t in reversed(range(steps)):
-        arguments = np.uint32(t), *given, *saved, grad_h0, grad_c0, scratch.step, grad_gates
+        step = Step(np.uint32(t), grad_output is not None, c0 is not None)
+        arguments = step, *saved, grad_h0, grad_c0, scratch.step, grad_gates
         device.launch_for_each(lstm_cell_backward_kernel, grad_h0.size, THREADS, *arguments)
         dense.linear_backward_input(scratch.step, weight_hh, grad_h0, scratch=scratch.linear)
     return grad_gates, grad_h0, grad_c0

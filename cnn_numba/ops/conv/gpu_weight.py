@@ -10,8 +10,10 @@ order; atomic additions would save it, but give other bits in every run.
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, int32, uint32
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.dense.gpu_vectorised import add_up
 from cnn_numba.ops.shapes import DEVICE, check_fit, check_kind, conv2d_window
@@ -27,37 +29,37 @@ from cnn_numba.ops.shared.products import (
     transposed_load,
 )
 from cnn_numba.ops.shared.results import result_store
-from cnn_numba.ops.shared.warps import divide, reciprocal
+from cnn_numba.ops.shared.warps import divide, for_kernel, reciprocal, unsigned_divmod
 
-ONE = 1 << 30  # the row of a pixel that is always 1, outside all images
+ONE = uint32(1 << 30)  # the row of a pixel that is always 1, outside all images
 
 
 class Correlation(NamedTuple):
-    """The geometry of a weight's gradient.
+    """The geometry of a weight's gradient; ints until the launch.
 
     Its element in row oc and column (ic, kh, kw) is a sum over positions k = (n, oh, ow) of::
 
         grad_output[n, oc, oh, ow] * x[n, ic, oh * stride_h - padding_h + kh, ow * stride_w - padding_w + kw]
     """
 
-    kernel_h: int
-    kernel_w: int
-    stride_h: int
-    stride_w: int
-    padding_h: int
-    padding_w: int
-    rows: int
-    channels: int
-    height: int
-    width: int
-    depth: int  # number of positions
-    share: int  # positions that a block sums up
-    plane: int  # numbers of `grad_output` for an image and a channel
-    plane_factor: int  # its `reciprocal`
-    plane_shift: int
-    row: int  # numbers of a row of such a plane
-    row_factor: int  # its `reciprocal`
-    row_shift: int
+    kernel_h: np.uint32
+    kernel_w: np.uint32
+    stride_h: np.uint32
+    stride_w: np.uint32
+    padding_h: np.uint32
+    padding_w: np.uint32
+    rows: np.uint32
+    channels: np.uint32
+    height: np.uint32
+    width: np.uint32
+    depth: np.uint32  # number of positions
+    share: np.uint32  # positions that a block sums up
+    plane: np.uint32  # numbers of `grad_output` for an image and a channel
+    plane_factor: np.uint32  # its `reciprocal`
+    plane_shift: np.uint32
+    row: np.uint32  # numbers of a row of such a plane
+    row_factor: np.uint32  # its `reciprocal`
+    row_shift: np.uint32
 
 
 @cuda.jit(device=True)
@@ -95,7 +97,7 @@ def gradients_operand(tile):
         step, _ = k_and_line()
         k = uint32(start + step)
         n, p = _image_and_position(k, shape)
-        at = uint32(n * uint32(shape.rows) * uint32(shape.plane) + p)
+        at = uint32(n * shape.rows * shape.plane + p)
         for i in range(loads):
             values[i] = 0
             if k < end:
@@ -118,15 +120,15 @@ def columns_operand(tile, has_ones):
     def columns(shape, first_column, column_at, column_h, column_w):
         """Compute where each of the thread's columns begins; columns beyond the last repeat it."""
         _, line = k_and_line()
-        taps, kernel_w = uint32(shape.kernel_h * shape.kernel_w), uint32(shape.kernel_w)
+        taps = uint32(shape.kernel_h * shape.kernel_w)
         plane, last = uint32(shape.height * shape.width), uint32(_columns(shape) + further - 1)
         for i in range(loads):
             column = min(uint32(first_column + line + i * jump), last)
-            ic, tap = uint32(column // taps), uint32(column % taps)
-            h = int32(tap // kernel_w - shape.padding_h)
-            w = int32(tap % kernel_w - shape.padding_w)
-            column_at[i] = ic * plane + h * int32(shape.width) + w
-            column_h[i], column_w[i] = int32(ONE) if has_ones and column == last else h, w
+            ic, tap = unsigned_divmod(column, taps)
+            kh, kw = unsigned_divmod(tap, shape.kernel_w)
+            h, w = uint32(kh - shape.padding_h), uint32(kw - shape.padding_w)
+            column_at[i] = ic * plane + h * shape.width + w
+            column_h[i], column_w[i] = ONE if has_ones and column == last else h, w
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
@@ -136,14 +138,14 @@ def columns_operand(tile, has_ones):
         n, p = _image_and_position(k, shape)
         oh = divide(p, shape.row_factor, shape.row_shift)
         ow = uint32(p - oh * shape.row)
-        top, left = int32(oh * shape.stride_h), int32(ow * shape.stride_w)
-        image = int32(n * (shape.channels * shape.height * shape.width))
-        corner = int32(image + top * shape.width + left)
+        top, left = uint32(oh * shape.stride_h), uint32(ow * shape.stride_w)
+        image = n * (shape.channels * shape.height * shape.width)
+        corner = uint32(image + top * shape.width + left)
         for i in range(loads):
             values[i] = float32(1) if has_ones and column_h[i] == ONE else float32(0)
             # As an unsigned number, -1 is large: one comparison checks both ends.
-            in_h = uint32(top + column_h[i]) < uint32(shape.height)
-            in_w = uint32(left + column_w[i]) < uint32(shape.width)
+            in_h = uint32(top + column_h[i]) < shape.height
+            in_w = uint32(left + column_w[i]) < shape.width
             if (k < end) & in_h & in_w:
                 values[i] = x[uint32(corner + column_at[i])]
         hold_loads()  # issue them now: computing their addresses takes many instructions
@@ -172,22 +174,22 @@ def weight_kernel(tile, name, has_ones=False):
     def kernel(grad_output, x, sums, shape: Correlation):
         """Sum up a share of the positions for one tile per block; grid (column tiles, row tiles, shares)."""
         row_at = cuda.local.array(row_loads, uint32)
-        column_at = cuda.local.array(column_loads, int32)
-        column_h = cuda.local.array(column_loads, int32)
-        column_w = cuda.local.array(column_loads, int32)
+        column_at = cuda.local.array(column_loads, uint32)
+        column_h = cuda.local.array(column_loads, uint32)
+        column_w = cuda.local.array(column_loads, uint32)
         total = cuda.local.array(results, float32)
         first_row = uint32(cuda.blockIdx.y) * block_rows
         first_column = uint32(cuda.blockIdx.x) * block_columns
         gradient_rows(shape, first_row, row_at)
         pixel_columns(shape, first_column, column_at, column_h, column_w)
         begin = uint32(cuda.blockIdx.z * shape.share)
-        end = min(uint32(begin + shape.share), uint32(shape.depth))
+        end = min(uint32(begin + shape.share), shape.depth)
         gradient_source = grad_output, row_at, shape
         pixel_source = x, column_at, column_h, column_w, shape
         accumulate(gradient_source, pixel_source, begin, end, total)
         # In `sums`, the shares follow one another as further rows.
-        columns, before = uint32(_columns(shape) + further), uint32(cuda.blockIdx.z * uint32(shape.rows))
-        first, end_row = (uint32(before + first_row), first_column), uint32(before + uint32(shape.rows))
+        columns, before = uint32(_columns(shape) + further), uint32(cuda.blockIdx.z * shape.rows)
+        first, end_row = (uint32(before + first_row), first_column), uint32(before + shape.rows)
         store(total, first, end_row, columns, False, False, sums, (sums, False, columns))
 
     return kernel
@@ -246,7 +248,7 @@ def correlation(x, weight_shape, window, depth, share):
     """Return the `Correlation` of images with the gradients of a convolution."""
     size, row = window.out_h * window.out_w, window.out_w
     sums, divisors = (depth, share), (size, *reciprocal(size), row, *reciprocal(row))
-    return Correlation(*window[:6], weight_shape[0], *x.shape[1:], *sums, *divisors)
+    return for_kernel(Correlation(*window[:6], weight_shape[0], *x.shape[1:], *sums, *divisors))
 
 
 def conv2d_backward_weight(

@@ -148,7 +148,7 @@ def _make_kernel(name, vectors):
         first_row = uint32((tile if is_weight else uint32(tile - weight_tiles)) * block_rows)
         first = first_row, uint32(cuda.blockIdx.x * block_columns)
         sizes, part = (rows, inputs, depth), (uint32(0), depth)
-        compute(grad_output, right, grad_bias, out, first, sizes, part, is_weight, False, False, False)
+        compute(grad_output, right, grad_bias, out, first, sizes, part, (is_weight, False, False, False))
 
     return kernel
 

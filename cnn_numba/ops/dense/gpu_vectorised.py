@@ -26,7 +26,7 @@ from cnn_numba.ops.shared.products import (
     tile_for,
 )
 from cnn_numba.ops.shared.results import at_least, lower_bound, result_store
-from cnn_numba.ops.shared.warps import load4, store4, sum_grid, sum_of_parts
+from cnn_numba.ops.shared.warps import for_kernel, load4, store4, sum_grid, sum_of_parts
 
 LARGE = Tile(64, 128, 8, thread_rows=8, thread_columns=8, part_depth=128, fewest_parts=2)
 SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_parts=4)
@@ -35,7 +35,19 @@ TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest
 # Blocks that share a multiprocessor: the most whose registers fit, on every GPU.
 BLOCKS = {LARGE.results: 3, SMALL.results: 7, TENSOR.results: 3}
 NOTHING = float32(0), float32(0), float32(0), float32(0)
-_PRODUCT = f"void({', '.join(['float32[::1]'] * 4 + ['uint32'] * 4 + ['bool'] * 4)})"
+
+
+class Product(NamedTuple):
+    """The sizes of a product, and what else a kernel must know of it."""
+
+    rows: np.uint32
+    columns: np.uint32
+    depth: np.uint32
+    part_depth: np.uint32  # products that a block adds
+    transpose_a: bool
+    transpose_b: bool
+    has_bias: bool
+    relu: bool
 
 
 def aligned(matrix, vector=4):
@@ -162,9 +174,13 @@ def tile_product(tile, vectors):
     store = result_store(tile)
 
     @cuda.jit(device=True, inline="always")
-    def compute(a, b, bias, out, first, sizes, part, transpose_a, transpose_b, has_bias, relu):
-        """Write the tile that begins at `first`; `sizes`: rows, columns, depth; `part`: of the depth."""
+    def compute(a, b, bias, out, first, sizes, part, how):
+        """Write the tile that begins at `first`; `sizes`: rows, columns, depth; `part`: of the depth.
+
+        `how` are the flags of a `Product`.
+        """
         (first_row, first_column), (rows, columns, depth) = first, sizes
+        transpose_a, transpose_b, has_bias, relu = how
         sums = cuda.local.array(results, float32)
         a_at, b_at = cuda.local.array(left_fours, uint32), cuda.local.array(right_fours, uint32)
         a_source = locate_left(a, not transpose_a, first_row, rows, depth, part, a_at)
@@ -184,15 +200,18 @@ def _make_kernel(name, tile, vectors):
     block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
 
     @cuda.jit(launch_bounds=(tile.threads, BLOCKS[tile.results]))
-    @device.signature(_PRODUCT, capability=tile.capability, name=name)
-    def kernel(a, b, bias, out, rows, columns, depth, part_depth, transpose_a, transpose_b, has_bias, relu):
+    @device.signature(
+        f"void({', '.join(4 * ['float32[::1]'])}, Product)", capability=tile.capability, name=name
+    )
+    def kernel(a, b, bias, out, product: Product):
         """Compute a tile per block, or a part of its sums; a grid of (column tiles, row tiles, parts)."""
         first_row = uint32(cuda.blockIdx.y * block_rows)
         first_column = uint32(cuda.blockIdx.x * block_columns)
-        begin = uint32(cuda.blockIdx.z * part_depth)
-        part = begin, min(uint32(begin + part_depth), depth)
-        first, sizes = (first_row, first_column), (rows, columns, depth)
-        compute(a, b, bias, out, first, sizes, part, transpose_a, transpose_b, has_bias, relu)
+        begin = uint32(cuda.blockIdx.z * product.part_depth)
+        part = begin, min(uint32(begin + product.part_depth), product.depth)
+        sizes = product.rows, product.columns, product.depth
+        how = product.transpose_a, product.transpose_b, product.has_bias, product.relu
+        compute(a, b, bias, out, (first_row, first_column), sizes, part, how)
 
     return kernel
 
@@ -324,7 +343,7 @@ def multiply_parts(
     bias = bias if has_bias else right  # a kernel needs some array, and ignores it
     kernel = _KERNELS[tile, all(map(aligned, (a, b, out)))]
     grid = device.blocks(columns, tile.columns), device.blocks(rows, tile.rows), parts
-    sizes = map(np.uint32, (rows, columns, depth, part_depth))
     flags = transpose_a, transpose_b, has_bias and whole, relu and whole
-    device.launch(kernel, grid, tile.threads, left, right, bias, sums, *sizes, *flags)
+    product = for_kernel(Product(rows, columns, depth, part_depth, *flags))
+    device.launch(kernel, grid, tile.threads, left, right, bias, sums, product)
     return None if whole else sums[: parts * out.size].reshape(parts, out.size)

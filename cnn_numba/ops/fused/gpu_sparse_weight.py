@@ -23,6 +23,7 @@ from cnn_numba.ops.shared.warps import (
     LANE_COUNT,
     WARP,
     divide,
+    for_kernel,
     load4,
     reciprocal,
     unsigned_divmod,
@@ -352,6 +353,5 @@ def conv2d_pool_backward_weight(grad_output, codes, x, window, parts):
         items = device.blocks(shares.items, _ITEMS)
     parts = parts[: min(items, most_parts(weight_shape))]
     grid = *_tiles(*weight_shape), len(parts)
-    shares = Shares(*map(np.uint32, shares))
-    device.launch(kernel, grid, THREADS, *flat, parts.reshape(-1), shares, shared=shared)
+    device.launch(kernel, grid, THREADS, *flat, parts.reshape(-1), for_kernel(shares), shared=shared)
     return parts

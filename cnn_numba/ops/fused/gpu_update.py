@@ -14,7 +14,7 @@ from cnn_numba.ops.gather.gpu import advance_other
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import sum_of_parts
 from cnn_numba.ops.update import checks
-from cnn_numba.ops.update.gpu import ARENA, SCHEDULE, SKIPPED, THREADS, adam_at, adam_settings, rate_at
+from cnn_numba.ops.update.gpu import ARENA, SCHEDULE, SKIPPED, THREADS, Adam, adam_at, adam_settings, rate_at
 
 
 class Sums(NamedTuple):
@@ -50,12 +50,10 @@ def _parameter_with_gradient(gradients, parts, other_parts, sums):
 
 
 @cuda.jit
-@device.signature(
-    f"void({', '.join([ARENA] * 4 + [SCHEDULE] + ['float32'] * 5)}, float32[:, ::1], float32[:, ::1], Sums)"
-)
+@device.signature(f"void({', '.join([ARENA] * 4)}, {SCHEDULE}, Adam, float32[:, ::1], float32[:, ::1], Sums)")
 def adam_with_sums_kernel(
-    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, other, advances, new1, beta2, new2, eps,
-    weight_decay, parts, other_parts, sums: Sums,
+    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, other, advances, how: Adam, parts,
+    other_parts, sums: Sums,
 ):  # fmt: skip
     """One thread updates at most one parameter and its means; blocks as for `sum_of_parts`."""
     advance_other(other, advances and cuda.threadIdx.y == 0)
@@ -63,7 +61,7 @@ def adam_with_sums_kernel(
     if cursor[0] == SKIPPED:
         return
     rate, scale = rate_at(rates, cursor, 0), rate_at(rates, cursor, 1)
-    adam_at(i, parameters, gradients, exp_avg, exp_avg_sq, rate, scale, new1, beta2, new2, eps, weight_decay)
+    adam_at(i, parameters, gradients, exp_avg, exp_avg_sq, rate, scale, how)
 
 
 def adam_update_with_sums(
@@ -84,6 +82,6 @@ def adam_update_with_sums(
     grid = sum(blocks) + device.blocks(parameters.size - rest, THREADS)
     layout = Sums(blocks[0], sum(blocks[1:]), columns[0], columns[-1], rest)
     schedule = rates, cursor, cursor if advances is None else advances, advances is not None
-    arguments = *arenas, *schedule, *adam_settings(*how), stages[0][0], stages[-1][0], layout
+    arguments = *arenas, *schedule, adam_settings(*how), stages[0][0], stages[-1][0], layout
     device.launch(adam_with_sums_kernel, grid, block, *arguments)
     return parameters

@@ -12,6 +12,7 @@ learning rate and the corrections separately. Loss scaling itself is in `gpu_sca
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,9 +59,19 @@ def _launch_scheduled(kernel, arenas, rates, cursor, advances, *numbers):
     return arenas[0]
 
 
+class Adam(NamedTuple):
+    """The constants of all steps."""
+
+    new1: np.float32  # 1 - beta1
+    beta2: np.float32
+    new2: np.float32  # 1 - beta2
+    eps: np.float32
+    weight_decay: np.float32
+
+
 def adam_settings(beta1, beta2, eps, weight_decay):
     """Return the constants of all steps, as the kernels take them."""
-    return tuple(map(np.float32, (1.0 - beta1, beta2, 1.0 - beta2, eps, weight_decay)))
+    return Adam(*map(np.float32, (1.0 - beta1, beta2, 1.0 - beta2, eps, weight_decay)))
 
 
 # Both forms of an update call these, so that they give the same bits.
@@ -79,16 +90,16 @@ def _sgd(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov):
 
 
 @cuda.jit(device=True)
-def adam_at(i, parameters, gradients, exp_avg, exp_avg_sq, rate, scale, new1, beta2, new2, eps, weight_decay):
+def adam_at(i, parameters, gradients, exp_avg, exp_avg_sq, rate, scale, how):
     """Update parameter i, if there is one, and its two running means."""
     if i < parameters.size:
         p = parameters[i]
-        g = gradients[i] + weight_decay * p
-        m = exp_avg[i] + new1 * (g - exp_avg[i])
-        v = beta2 * exp_avg_sq[i] + new2 * g * g  # in this order: g * g may be too large
+        g = gradients[i] + how.weight_decay * p
+        m = exp_avg[i] + how.new1 * (g - exp_avg[i])
+        v = how.beta2 * exp_avg_sq[i] + how.new2 * g * g  # in this order: g * g may be too large
         exp_avg[i] = m
         exp_avg_sq[i] = v
-        parameters[i] = p - rate * m / (math.sqrt(v) * scale + eps)
+        parameters[i] = p - rate * m / (math.sqrt(v) * scale + how.eps)
 
 
 @cuda.jit(device=True)
@@ -186,13 +197,10 @@ def sgd_rates(lrs):
 
 
 @cuda.jit
-@device.signature(f"void({', '.join([ARENA] * 4 + ['float32'] * 7)})")
-def adam_kernel(
-    parameters, gradients, exp_avg, exp_avg_sq, rate, scale, new1, beta2, new2, eps, weight_decay
-):
+@device.signature(f"void({', '.join([ARENA] * 4)}, float32, float32, Adam)")
+def adam_kernel(parameters, gradients, exp_avg, exp_avg_sq, rate, scale, how: Adam):
     """One thread updates one parameter and its means; a grid of one dimension covers them all."""
-    i = uint32(cuda.grid(1))
-    adam_at(i, parameters, gradients, exp_avg, exp_avg_sq, rate, scale, new1, beta2, new2, eps, weight_decay)
+    adam_at(uint32(cuda.grid(1)), parameters, gradients, exp_avg, exp_avg_sq, rate, scale, how)
 
 
 def adam_update(
@@ -202,22 +210,20 @@ def adam_update(
     checks.adam(DEVICE, parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay)
     arenas = parameters, gradients, exp_avg, exp_avg_sq
     rates = adam_rates([lr], step, beta1, beta2)[0]
-    return _launch(adam_kernel, *arenas, *rates, *adam_settings(beta1, beta2, eps, weight_decay))
+    return _launch(adam_kernel, *arenas, *rates, adam_settings(beta1, beta2, eps, weight_decay))
 
 
 @cuda.jit
-@device.signature(f"void({', '.join([ARENA] * 4 + [SCHEDULE] + ['float32'] * 5)})")
+@device.signature(f"void({', '.join([ARENA] * 4)}, {SCHEDULE}, Adam)")
 def adam_scheduled_kernel(
-    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, other, advances, new1, beta2, new2, eps,
-    weight_decay,
-):  # fmt: skip
+    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, other, advances, how: Adam
+):
     """One thread updates one parameter and its means; a grid of one dimension covers them all."""
     advance_other(other, advances)
     if cursor[0] == SKIPPED:
         return
     rate, scale = rate_at(rates, cursor, 0), rate_at(rates, cursor, 1)
-    i = uint32(cuda.grid(1))
-    adam_at(i, parameters, gradients, exp_avg, exp_avg_sq, rate, scale, new1, beta2, new2, eps, weight_decay)
+    adam_at(uint32(cuda.grid(1)), parameters, gradients, exp_avg, exp_avg_sq, rate, scale, how)
 
 
 def adam_update_scheduled(
@@ -240,7 +246,7 @@ def adam_update_scheduled(
     arenas, how = (parameters, gradients, exp_avg, exp_avg_sq), (beta1, beta2, eps, weight_decay)
     schedule = rates, cursor, advances
     checks.adam(DEVICE, *arenas, *how, *schedule)
-    return _launch_scheduled(adam_scheduled_kernel, arenas, *schedule, *adam_settings(*how))
+    return _launch_scheduled(adam_scheduled_kernel, arenas, *schedule, adam_settings(*how))
 
 
 def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):
