@@ -15,10 +15,11 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.beyond.recurrent import checks
 from cnn_numba.beyond.scratch import fitted_scratch
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ONE, ZERO, cuda, uint32
 from cnn_numba.ops.dense import gpu as dense
 from cnn_numba.ops.shapes import DEVICE, check_kind
 from cnn_numba.ops.shared.views import merge_axes
+from cnn_numba.ops.shared.warps import own_element
 
 THREADS = 256
 _ROW, _MATRIX, _SEQUENCES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
@@ -54,10 +55,10 @@ def _fitted(scratch, batch_size, steps, input_size, hidden_size):
 @device.signature(f"void({_ROW}, bool, {_ROW}, bool, {_ROW}, {_ROW})")
 def lstm_start_kernel(h, has_h, c, has_c, first_h, first_c):
     """Set one unit's states, or zeros, per thread; launched over all N * H."""
-    i = uint32(cuda.grid(1))
-    if i < uint32(first_h.size):
-        first_h[i] = h[i] if has_h else float32(0)
-        first_c[i] = c[i] if has_c else float32(0)
+    i, exists = own_element(first_h)
+    if exists:
+        first_h[i] = h[i] if has_h else ZERO
+        first_c[i] = c[i] if has_c else ZERO
 
 
 def _start(h, c, first_h, first_c):
@@ -79,7 +80,7 @@ def _given(array, other):
 def _sigmoid(x):
     # exp of a negative number can't overflow.
     small = math.exp(-abs(x))
-    return (small if x < float32(0) else float32(1)) / (float32(1) + small)
+    return (small if x < ZERO else ONE) / (ONE + small)
 
 
 @cuda.jit
@@ -147,13 +148,13 @@ def lstm_cell_backward_kernel(
     The gates' gradient goes to `grad_gates`, and to the contiguous `grad_step` for the product of this step.
     """
     i = uint32(cuda.grid(1))
-    t, hidden, one = step.t, uint32(grad_h.shape[1]), float32(1)
+    t, hidden, one = step.t, uint32(grad_h.shape[1]), ONE
     n, j = i // hidden, i % hidden
     if n < uint32(grad_h.shape[0]):
         at_f, at_g, at_o = j + hidden, j + 2 * hidden, j + 3 * hidden
         input_gate, forget_gate = gates[n, t, j], gates[n, t, at_f]
         content, output_gate = gates[n, t, at_g], gates[n, t, at_o]
-        squashed, before = math.tanh(cells[n, t, j]), float32(0)
+        squashed, before = math.tanh(cells[n, t, j]), ZERO
         if t > 0:
             before = cells[n, t - 1, j]
         elif step.has_c0:
@@ -204,7 +205,7 @@ def lstm_before_kernel(out, h0, has_h0, before):
         if t > 0:
             before[n, t, j] = out[n, t - 1, j]
         else:
-            before[n, t, j] = h0[n, j] if has_h0 else float32(0)
+            before[n, t, j] = h0[n, j] if has_h0 else ZERO
 
 
 def lstm_backward_weight(

@@ -190,7 +190,7 @@ def gathered_product(tile, position):
     The grid is (blocks of columns, blocks of rows); `table` is shared, of `table_size` int32. `position` is
     that of `pixels_operand`.
     """
-    row_loads, block_rows, block_columns = tile.row_loads, uint32(tile.rows), uint32(tile.columns)
+    row_loads, block_rows, block_columns = tile.row_loads, tile.rows, tile.columns
     weights, weight_rows = weights_operand(tile)
     pixels, pixel_corners, each = pixels_operand(tile, position)
     accumulate = product_engine(tile, weights, pixels)
@@ -201,8 +201,8 @@ def gathered_product(tile, position):
         corner = cuda.local.array(each, uint32)
         top = cuda.local.array(each, uint32)
         left = cuda.local.array(each, uint32)
-        first_row = uint32(cuda.blockIdx.y) * block_rows
-        first_column = uint32(cuda.blockIdx.x) * block_columns
+        first_row = uint32(cuda.blockIdx.y * block_rows)
+        first_column = uint32(cuda.blockIdx.x * block_columns)
         weight_rows(geometry, first_row, row_at)
         pixel_corners(geometry, first_column, corner, top, left)
         pixel_source = source, table, corner, top, left, geometry

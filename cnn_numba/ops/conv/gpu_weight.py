@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ONE, ZERO, cuda, float32, uint32
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.dense.gpu_vectorised import add_up
 from cnn_numba.ops.shapes import DEVICE, check_fit, check_kind, conv2d_window
@@ -31,7 +31,7 @@ from cnn_numba.ops.shared.products import (
 from cnn_numba.ops.shared.results import result_store
 from cnn_numba.ops.shared.warps import divide, for_kernel, reciprocal, unsigned_divmod
 
-ONE = uint32(1 << 30)  # the row of a pixel that is always 1, outside all images
+ONES = uint32(1 << 30)  # the row of a pixel that is always 1, outside all images
 
 
 class Correlation(NamedTuple):
@@ -128,7 +128,7 @@ def columns_operand(tile, has_ones):
             kh, kw = unsigned_divmod(tap, shape.kernel_w)
             h, w = uint32(kh - shape.padding_h), uint32(kw - shape.padding_w)
             column_at[i] = ic * plane + h * shape.width + w
-            column_h[i], column_w[i] = ONE if has_ones and column == last else h, w
+            column_h[i], column_w[i] = ONES if has_ones and column == last else h, w
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
@@ -142,7 +142,7 @@ def columns_operand(tile, has_ones):
         image = n * (shape.channels * shape.height * shape.width)
         corner = uint32(image + top * shape.width + left)
         for i in range(loads):
-            values[i] = float32(1) if has_ones and column_h[i] == ONE else float32(0)
+            values[i] = ONE if has_ones and column_h[i] == ONES else ZERO
             # As an unsigned number, -1 is large: one comparison checks both ends.
             in_h = uint32(top + column_h[i]) < shape.height
             in_w = uint32(left + column_w[i]) < shape.width
@@ -161,7 +161,7 @@ def weight_kernel(tile, name, has_ones=False):
     """
     further = int(has_ones)
     row_loads, column_loads, results = tile.row_loads, tile.column_loads, tile.results
-    block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
+    block_rows, block_columns = tile.rows, tile.columns
     gradients, gradient_rows = gradients_operand(tile)
     pixels, pixel_columns = columns_operand(tile, has_ones)
     accumulate = product_engine(tile, gradients, pixels)
@@ -178,8 +178,8 @@ def weight_kernel(tile, name, has_ones=False):
         column_h = cuda.local.array(column_loads, uint32)
         column_w = cuda.local.array(column_loads, uint32)
         total = cuda.local.array(results, float32)
-        first_row = uint32(cuda.blockIdx.y) * block_rows
-        first_column = uint32(cuda.blockIdx.x) * block_columns
+        first_row = uint32(cuda.blockIdx.y * block_rows)
+        first_column = uint32(cuda.blockIdx.x * block_columns)
         gradient_rows(shape, first_row, row_at)
         pixel_columns(shape, first_column, column_at, column_h, column_w)
         begin = uint32(cuda.blockIdx.z * shape.share)

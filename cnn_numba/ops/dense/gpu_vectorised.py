@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ZERO, cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.products import (
     REDUCED,
@@ -34,7 +34,7 @@ SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_
 TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest_parts=4)
 # Blocks that share a multiprocessor: the most whose registers fit, on every GPU.
 BLOCKS = {LARGE.results: 3, SMALL.results: 7, TENSOR.results: 3}
-NOTHING = float32(0), float32(0), float32(0), float32(0)
+NOTHING = ZERO, ZERO, ZERO, ZERO
 
 
 class Product(NamedTuple):
@@ -62,7 +62,7 @@ def _layout(lines, tile):
     elements, and the next thread's. Return also how many vectors of four a thread has, and how far they are
     apart, in lines or in k.
     """
-    fours_along_k, fours_along_lines = uint32(tile.depth // 4), uint32(lines // 4)
+    fours_along_k, fours_along_lines = tile.depth // 4, lines // 4
     pitch, fours = lines + tile.padding, lines * tile.depth // (4 * tile.threads)
     line_jump, k_jump = 4 * tile.threads // tile.depth, 4 * tile.threads // lines
 
@@ -70,13 +70,13 @@ def _layout(lines, tile):
     def line_and_k(along_k):
         thread = uint32(cuda.threadIdx.x)
         if along_k:
-            return uint32(thread // fours_along_k), thread % fours_along_k * 4
+            return uint32(thread // fours_along_k), uint32(thread % fours_along_k * 4)
         return uint32(thread % fours_along_lines * 4), uint32(thread // fours_along_lines)
 
     @cuda.jit(device=True)
     def begin(source):
         line, k = line_and_k(source[1])
-        return uint32(k * uint32(pitch) + line)
+        return uint32(k * pitch + line)
 
     @cuda.jit(device=True)
     def stash(source, values, tile, first):
@@ -84,10 +84,10 @@ def _layout(lines, tile):
         if along_k:
             for v in range(fours):
                 for i in range(4):
-                    tile[first + uint32(v * line_jump + i * pitch)] = values[4 * v + i]
+                    tile[first + v * line_jump + i * pitch] = values[4 * v + i]
         else:
             for v in range(fours):
-                at = first + uint32(v * k_jump * pitch)
+                at = first + v * k_jump * pitch
                 store4(tile, at, values[4 * v], values[4 * v + 1], values[4 * v + 2], values[4 * v + 3])
 
     return (line_and_k, begin, stash), fours, (line_jump, k_jump)
@@ -124,7 +124,7 @@ def _operand(lines, tile, vectors):
         last = uint32(lines - (4 if vectors and not along_k else 1))
         for v in range(fours):
             its_line = min(uint32(first_line + line + v * more_lines), last)
-            at[v] = uint32(its_line * line_step + uint32(begin - missing_k + k + v * more_k) * k_step)
+            at[v] = its_line * line_step + (begin - missing_k + k + v * more_k) * k_step
         left = uint32(lines - min(uint32(first_line + line), last))
         return matrix, along_k, at, uint32(tile_depth * k_step), k, left, begin, missing_k
 
@@ -137,7 +137,7 @@ def _operand(lines, tile, vectors):
             values[i], values[i + 1], values[i + 2], values[i + 3] = NOTHING
             if uint32(first_k + v * more_k) >= missing_k:
                 values[i], values[i + 1], values[i + 2], values[i + 3] = load4(matrix, at[v])
-            at[v] = uint32(at[v] + step)
+            at[v] += step
 
     @cuda.jit(device=True)
     def fetch_vectors(source, start, end, values):
@@ -145,7 +145,7 @@ def _operand(lines, tile, vectors):
         for v in range(fours):
             i = 4 * v
             values[i], values[i + 1], values[i + 2], values[i + 3] = load4(matrix, at[v])
-            at[v] = uint32(at[v] + step)
+            at[v] += step
 
     @cuda.jit(device=True)
     def fetch_numbers(source, start, end, values):
@@ -155,8 +155,8 @@ def _operand(lines, tile, vectors):
             k = uint32(start - begin + first_k + v * more_k)
             for i in range(4):
                 is_inside = uint32(k + i) >= missing_k if along_k else (k >= missing_k) & (i < left)
-                values[4 * v + i] = matrix[uint32(at[v] + i)] if is_inside else float32(0)
-            at[v] = uint32(at[v] + step)
+                values[4 * v + i] = matrix[uint32(at[v] + i)] if is_inside else ZERO
+            at[v] += step
 
     fetch, fetch_first = (fetch_vectors, fetch_first) if vectors else (fetch_numbers, None)
     return _MatrixOperand(Operand(fetch, begin, stash, lines + tile.padding, fetch_first), locate, fours)
@@ -197,7 +197,7 @@ def tile_product(tile, vectors):
 def _make_kernel(name, tile, vectors):
     """Return the kernel of one tile; with `vectors` all three matrices need rows of 4 n elements."""
     compute = tile_product(tile, vectors)
-    block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
+    block_rows, block_columns = tile.rows, tile.columns
 
     @cuda.jit(launch_bounds=(tile.threads, BLOCKS[tile.results]))
     @device.signature(

@@ -9,12 +9,12 @@ of all positions.
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ZERO, cuda, uint32
 from cnn_numba.ops.conv.gpu_weight import NARROW, SHALLOW, WITH_ONES, correlation
 from cnn_numba.ops.fused.gpu_sparse_weight import most_parts
 from cnn_numba.ops.pool.gpu import coordinates
 from cnn_numba.ops.shared.views import merge_axes
-from cnn_numba.ops.shared.warps import sum_grid, sum_of_parts
+from cnn_numba.ops.shared.warps import own_element, sum_grid, sum_of_parts
 
 THREADS = 256
 
@@ -23,14 +23,14 @@ THREADS = 256
 @device.signature("void(float32[:, :, ::1], uint8[:, :, ::1], float32[:, :, ::1])")
 def unpool_kernel(grad_output, codes, gradient):
     """Write the gradient of one position per thread; launched over all positions of all planes."""
-    i = uint32(cuda.grid(1))
-    if i >= uint32(gradient.size):
+    i, exists = own_element(gradient)
+    if not exists:
         return
     plane, h, w = coordinates(i, gradient.shape[1], gradient.shape[2])
-    row, column, value = h // uint32(2), w // uint32(2), float32(0)
+    row, column, value = h // 2, w // 2, ZERO
     # The pooling drops a last odd row or column.
     if row < uint32(codes.shape[1]) and column < uint32(codes.shape[2]):
-        if codes[plane, row, column] == h % uint32(2) * 2 + w % uint32(2):
+        if codes[plane, row, column] == h % 2 * 2 + w % 2:
             value = grad_output[plane, row, column]
     gradient[plane, h, w] = value
 

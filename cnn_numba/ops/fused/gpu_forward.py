@@ -15,7 +15,7 @@ reads the bytes of the data set itself, and also writes the normalised images, w
 """
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32
+from cnn_numba.device.compiler import ZERO, cuda, float32, int32, uint8, uint32
 from cnn_numba.ops.conv.gpu_implicit import LARGE, NARROW, SMALL, gathered_product, table_size
 from cnn_numba.ops.conv.index_maps import ConvGeometry, best_tile, forward_geometry, grid_of
 from cnn_numba.ops.gather.gpu import AT, Batch, gather_share, index_at, normalised
@@ -23,6 +23,7 @@ from cnn_numba.ops.pool.gpu import larger
 from cnn_numba.ops.shared.results import OUTSIDE, thread_results
 from cnn_numba.ops.shared.warps import WARP, for_kernel, load4, unsigned_divmod, warp_and_lane
 
+BLOCKS = 4  # that share a multiprocessor
 #: Positions of a pooling window, and the code of one that gets no gradient.
 WINDOW, DEAD = 4, 4
 _LAYER = "float32[::1], float32[::1], bool, float32[::1], uint8[::1], ConvGeometry"
@@ -44,8 +45,8 @@ def pooled(sums, first, addend, relu):
     best, code = larger(sums[first] + addend, 0, sums[first + 1] + addend, 1)
     best, code = larger(best, code, sums[first + 2] + addend, 2)
     best, code = larger(best, code, sums[first + 3] + addend, 3)
-    if relu & (best <= float32(0)):
-        best, code = float32(0), DEAD
+    if relu & (best <= ZERO):
+        best, code = ZERO, DEAD
     return best, code
 
 
@@ -66,7 +67,7 @@ def pooled_kernel(tile, name):
         for group in range(groups):
             at = uint32(first_column + column + result_column(WINDOW * group)) // uint32(WINDOW)
             n = at // plane
-            out_at[group] = uint32(n * uint32(rows * plane) + (at - n * plane)) if at < windows else OUTSIDE
+            out_at[group] = uint32(n * (rows * plane) + (at - n * plane)) if at < windows else OUTSIDE
         for i in range(thread_rows):
             m = uint32(first_row + row + result_row(i))
             if m < rows:
@@ -77,7 +78,7 @@ def pooled_kernel(tile, name):
                         at = uint32(out_at[group] + m * plane)
                         out[at], codes[at] = best, uint8(code)
 
-    @cuda.jit
+    @cuda.jit(launch_bounds=(tile.threads, BLOCKS))
     @device.signature(_POOLED, name=name)
     def kernel(x, weight, bias, relu, out, codes, geometry: ConvGeometry):
         """Compute one tile per block; a grid of (blocks of columns, blocks of rows)."""
@@ -148,7 +149,7 @@ def _store_windows(sums, window, first_out, bias, relu, out, codes, geometry):
     """Write the largest of a window, and its code, for four output channels."""
     rows, plane = geometry.rows, geometry.target_plane
     n = window // plane
-    at = uint32(n * uint32(rows * plane) + (window - n * plane) + first_out * plane)
+    at = uint32(n * (rows * plane) + (window - n * plane) + first_out * plane)
     if window < geometry.images * plane:
         for i in range(THREAD_OUTS):
             m = uint32(first_out + i)
@@ -241,14 +242,14 @@ def gather_conv2d_pool_kernel(
         sums[i] = 0
     for c in range(channels):
         for j in range(2):
-            pixel = float32(0)
+            pixel = ZERO
             if is_inside & (uint32(w + j) < width):
                 at = uint32((c * height + h) * width + w + j)
                 pixel = normalised(images, index, at, c, factors)
             patches[lane * _WINDOW_PITCH + 2 * warp + j] = pixel
         tap = warp
         while tap < TAPS:
-            weights[tap * _TAP_PITCH + lane] = float32(0)
+            weights[tap * _TAP_PITCH + lane] = 0
             if lane < geometry.rows:
                 weights[tap * _TAP_PITCH + lane] = weight[uint32(lane * geometry.weight_m + c * TAPS + tap)]
             tap = uint32(tap + FIRST_WARPS)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ONE, ZERO, cuda, float32, uint32
 from cnn_numba.ops.fused.gpu_forward import DEAD
 from cnn_numba.ops.shared.warps import (
     LANE_COUNT,
@@ -86,9 +86,9 @@ def by_code(add):
 
     @cuda.jit(device=True)
     def add_window(sums, at, code, gradient, values):
-        if code == float32(0):
+        if code == ZERO:
             add(sums, at, 0, 0, gradient, values)
-        elif code == float32(1):
+        elif code == ONE:
             add(sums, at, 0, 1, gradient, values)
         elif code == float32(2):
             add(sums, at, 1, 0, gradient, values)
@@ -181,7 +181,7 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
     first_out = uint32(0)
     while first_out < uint32(out_channels + block_step):
         # The next step's numbers are loaded while those of the current one are multiplied.
-        gradient, code = float32(0), uint32(DEAD)
+        gradient, code = ZERO, uint32(DEAD)
         if is_there & (uint32(first_out + out) < out_channels):
             gradient, code = grad_output[at], codes[at]
         at = uint32(at + ahead)
@@ -205,7 +205,7 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
         first_out = uint32(first_out + block_step)
 
     size = uint32(planes.copies * WARP * planes.plane)
-    i, zero = uint32(4 * thread), float32(0)
+    i, zero = uint32(4 * thread), ZERO
     while i < size:
         store4(shared, i, zero, zero, zero, zero)
         i = uint32(i + 4 * threads)
@@ -231,7 +231,7 @@ def _store(image, n, band, first_channel, planes, grad_input):
             to = uint32(((n * planes.channels + first_channel) * height + h) * width + w)
             c = warp
             while c < count:
-                total, part, at = float32(0), uint32(0), uint32(c * planes.plane + offset)
+                total, part, at = ZERO, uint32(0), uint32(c * planes.plane + offset)
                 while part < planes.copies:
                     total += image[at]
                     at, part = at + copy, uint32(part + 1)

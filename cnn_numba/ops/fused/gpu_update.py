@@ -7,37 +7,39 @@ without parts.
 
 from typing import NamedTuple
 
+import numpy as np
+
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, uint32
 from cnn_numba.ops.fused.gpu_backward import blocks_of_sums
 from cnn_numba.ops.gather.gpu import advance_other
 from cnn_numba.ops.shapes import DEVICE
-from cnn_numba.ops.shared.warps import sum_of_parts
+from cnn_numba.ops.shared.warps import for_kernel, sum_of_parts
 from cnn_numba.ops.update import checks
 from cnn_numba.ops.update.gpu import ARENA, SCHEDULE, SKIPPED, THREADS, Adam, adam_at, adam_settings, rate_at
 
 
 class Sums(NamedTuple):
-    """How the blocks of a launch are divided."""
+    """How the blocks of a launch are divided; ints until the launch."""
 
-    blocks: int  # the first ones add up the parts of one stage
-    other_blocks: int  # those after them the parts of another
-    columns: int  # a stage's weights and bias for an output channel
-    other_columns: int
-    rest: int  # the first parameter without parts
+    blocks: np.uint32  # the first ones add up the parts of one stage
+    other_blocks: np.uint32  # those after them the parts of another
+    columns: np.uint32  # a stage's weights and bias for an output channel
+    other_columns: np.uint32
+    rest: np.uint32  # the first parameter without parts
 
 
 @cuda.jit(device=True, inline="always")
 def _parameter_with_gradient(gradients, parts, other_parts, sums):
     """Return the parameter of this thread after writing its gradient; `gradients.size` if it has none."""
     # A block has THREADS threads, whatever its shape.
-    block, begin, columns = uint32(cuda.blockIdx.x), uint32(0), uint32(sums.columns)
+    block, begin, columns = uint32(cuda.blockIdx.x), uint32(0), sums.columns
     if block >= uint32(sums.blocks + sums.other_blocks):
         thread = uint32(cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x)
         return uint32(sums.rest + (block - sums.blocks - sums.other_blocks) * THREADS + thread)
-    if block >= uint32(sums.blocks):
-        block, begin = uint32(block - uint32(sums.blocks)), uint32(parts.shape[1])
-        parts, columns = other_parts, uint32(sums.other_columns)
+    if block >= sums.blocks:
+        block, begin = uint32(block - sums.blocks), uint32(parts.shape[1])
+        parts, columns = other_parts, sums.other_columns
     i, total, is_mine = sum_of_parts(parts, block)
     if not is_mine:
         return uint32(gradients.size)
@@ -82,6 +84,6 @@ def adam_update_with_sums(
     grid = sum(blocks) + device.blocks(parameters.size - rest, THREADS)
     layout = Sums(blocks[0], sum(blocks[1:]), columns[0], columns[-1], rest)
     schedule = rates, cursor, cursor if advances is None else advances, advances is not None
-    arguments = *arenas, *schedule, adam_settings(*how), stages[0][0], stages[-1][0], layout
+    arguments = *arenas, *schedule, adam_settings(*how), stages[0][0], stages[-1][0], for_kernel(layout)
     device.launch(adam_with_sums_kernel, grid, block, *arguments)
     return parameters

@@ -17,7 +17,7 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32, uint64
 from cnn_numba.ops.gather import checks, constants
 from cnn_numba.ops.shapes import DEVICE
-from cnn_numba.ops.shared.warps import for_kernel, unsigned_divmod
+from cnn_numba.ops.shared.warps import for_kernel, own_element, unsigned_divmod
 
 THREADS = 256
 
@@ -109,8 +109,8 @@ def gather_batch(images, indices, mean, std, out=None):
 @device.signature("void(int32[::1], int64[::1], int32[::1])")
 def gather_labels_kernel(labels, indices, out):
     """One thread picks one label; a grid of one dimension covers them all."""
-    i = uint32(cuda.grid(1))
-    if i < out.size:
+    i, exists = own_element(out)
+    if exists:
         out[i] = _label(labels, indices[i])
 
 
@@ -318,7 +318,7 @@ def gather_augmented_at_kernel(images, labels, order, cursor, batch_size, factor
     i = uint32(cuda.grid(1))
     sample = uint32(i // uint32(x.shape[1]))
     if sample < x.shape[0]:
-        pixel = uint32(i - sample * uint32(x.shape[1]))
+        pixel = uint32(i - sample * x.shape[1])
         index = index_at(order, cursor, batch_size, sample)
         x[sample, pixel] = _augmented(images, index, pixel, factors, crop, draw[0], draw[1])
         if pixel == 0:

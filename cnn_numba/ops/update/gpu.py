@@ -18,9 +18,10 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.arguments import SETTINGS, settings
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ZERO, cuda, float32, uint32
 from cnn_numba.ops.gather.gpu import advance_other
 from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shared.warps import own_element
 from cnn_numba.ops.update import checks
 from cnn_numba.ops.update.gpu_scale import scale_gradient, unscale_gradients, update_loss_scale
 
@@ -78,11 +79,11 @@ def adam_settings(beta1, beta2, eps, weight_decay):
 @cuda.jit(device=True)
 def _sgd(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov):
     """Update the parameter of this thread, and with momentum its velocity."""
-    i = uint32(cuda.grid(1))
-    if i < parameters.size:
+    i, exists = own_element(parameters)
+    if exists:
         p = parameters[i]
         step = gradients[i] + weight_decay * p
-        if momentum != float32(0):
+        if momentum != ZERO:
             v = momentum * velocity[i] + step
             velocity[i] = v
             step = step + momentum * v if nesterov else v
