@@ -14,7 +14,7 @@ import math
 
 from cnn_numba import device
 from cnn_numba.device.compiler import ONE, ZERO, cuda, float32, uint32
-from cnn_numba.ops.shared.warps import ALL_LANES, load4
+from cnn_numba.ops.shared.warps import ALL_LANES, load4, unsigned_divmod
 
 ROWS = 64  # of a block: queries; keys where their gradients are computed
 TILE = 32  # rows of the other kind that are in shared memory at a time
@@ -28,8 +28,8 @@ _HEADS, _ROWS = "float32[:, :, ::1]", "float32[:, ::1]"
 @cuda.jit(device=True, inline="always")
 def _head_and_row(lanes):
     """Return the thread's head and row."""
-    row = cuda.blockIdx.x * ROWS + uint32(cuda.threadIdx.x) // lanes
-    return uint32(cuda.blockIdx.y), uint32(row)
+    row, _ = unsigned_divmod(cuda.threadIdx.x, lanes)
+    return uint32(cuda.blockIdx.y), uint32(cuda.blockIdx.x * ROWS + row)
 
 
 @cuda.jit(device=True, inline="always")
@@ -43,14 +43,16 @@ def _copy_tile(array, head, first, lanes, tile):
     """Copy TILE rows with the whole block; zeros past the last one."""
     for step in range(TILE * FEATURES // ROWS):
         i = uint32(cuda.threadIdx.x + step * ROWS * lanes)
-        row, d = uint32(first + i // (FEATURES * lanes)), uint32(i % (FEATURES * lanes))
+        row, d = unsigned_divmod(i, FEATURES * lanes)
+        row = uint32(first + row)
         tile[i] = array[head, row, d] if _is_in(array, row, d) else ZERO
 
 
 @cuda.jit(device=True, inline="always")
 def _first_feature(lanes):
     """Return the thread's first feature: 0 of the first thread of a row."""
-    return uint32(cuda.threadIdx.x) % lanes * 4
+    _, lane = unsigned_divmod(cuda.threadIdx.x, lanes)
+    return 4 * lane
 
 
 @cuda.jit(device=True, inline="always")

@@ -221,10 +221,13 @@ class Conv2dScratch(NamedTuple):
 _ENOUGH_BLOCKS = {WIDE: 396, NARROW: 528}
 
 
-def _tile(weight_shape, precision="float32"):
-    """Return the tile that exceeds the matrix least, and the numbers of tiles, across and down."""
-    rows, columns = weight_shape[0], math.prod(weight_shape[1:])
-    tile = NARROW if min(rows, columns) <= NARROW.rows else WIDE
+def tiles_of(weight_shape, wide=WIDE, further=0, precision="float32"):
+    """Return the tile that exceeds the matrix least, and the numbers of tiles, across and down.
+
+    The matrix has `further` columns after those of the weight.
+    """
+    rows, columns = weight_shape[0], math.prod(weight_shape[1:]) + further
+    tile = NARROW if min(rows, columns) <= NARROW.rows else wide
     if precision != "float32":
         tile = tile_for(precision, TENSOR, NARROW)
     return tile, (device.blocks(columns, tile.columns), device.blocks(rows, tile.rows))
@@ -240,15 +243,23 @@ def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
 
 
 def _parts_shape(weight_shape):
-    tile, (across, down) = _tile(weight_shape)
+    tile, (across, down) = tiles_of(weight_shape)
     return device.blocks(_ENOUGH_BLOCKS[tile], across * down), math.prod(weight_shape)
 
 
-def correlation(x, weight_shape, window, depth, share):
-    """Return the `Correlation` of images with the gradients of a convolution."""
+def launch_shares(kernel, tile, tiles, grad_output, x, window, parts, total=None):
+    """Launch a kernel whose blocks sum up shares; return the `parts` written, or `total` for one share."""
     size, row = window.out_h * window.out_w, window.out_w
-    sums, divisors = (depth, share), (size, *reciprocal(size), row, *reciprocal(row))
-    return for_kernel(Correlation(*window[:6], weight_shape[0], *x.shape[1:], *sums, *divisors))
+    depth, most = len(x) * size, max(len(x) * size, 1)  # an empty sum is one share
+    # At most as many equal shares as parts, each of whole steps.
+    share = tile.depth * device.blocks(device.blocks(most, len(parts)), tile.depth)
+    parts = parts[: device.blocks(most, share)]
+    sums = parts if total is None or len(parts) > 1 else total
+    divisors = size, *reciprocal(size), row, *reciprocal(row)
+    shape = Correlation(*window[:6], grad_output.shape[1], *x.shape[1:], depth, share, *divisors)
+    flat = [array.reshape(-1) for array in (grad_output, x, sums)]
+    device.launch(kernel, (*tiles, len(parts)), tile.threads, *flat, for_kernel(shape))
+    return sums
 
 
 def conv2d_backward_weight(
@@ -265,16 +276,9 @@ def conv2d_backward_weight(
         scratch = conv2d_scratch(x.shape, weight_shape, stride, padding)
     check_kind("conv2d", scratch, Conv2dScratch)
     check_fit(DEVICE, "conv2d", scratch, {"parts": _parts_shape(weight_shape)})
-    depth = len(x) * window.out_h * window.out_w
-    tile, tiles = _tile(weight_shape, precision)
-    # At most as many equal shares as parts, each of whole steps; an empty sum is one share.
-    share = tile.depth * device.blocks(device.blocks(max(depth, 1), scratch.parts.shape[0]), tile.depth)
-    shares = device.blocks(max(depth, 1), share)
-    total, parts = grad_weight.reshape(-1), scratch.parts[:shares]
-    shape = correlation(x, weight_shape, window, depth, share)
-    sums = total if shares == 1 else parts.reshape(-1)
-    arguments = grad_output.reshape(-1), x.reshape(-1), sums, shape
-    device.launch(_KERNELS[tile], (*tiles, shares), tile.threads, *arguments)
-    if shares > 1:
+    tile, tiles = tiles_of(weight_shape, precision=precision)
+    arguments = _KERNELS[tile], tile, tiles, grad_output, x, window
+    parts = launch_shares(*arguments, scratch.parts, total=grad_weight)
+    if parts is not grad_weight:
         add_up(parts, grad_weight.reshape(len(grad_weight), -1))
     return grad_weight

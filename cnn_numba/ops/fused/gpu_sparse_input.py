@@ -74,13 +74,6 @@ def _fetch_weights(weight, oc, first_channel, lane, planes, values):
             values[i] = weight[first + WARP * i]
 
 
-@cuda.jit(device=True)
-def _stash_weights(values, at, weights):
-    """Store the kernels; they are 9 numbers apart, so those of 32 channels begin in different banks."""
-    for i in range(TAPS):
-        weights[at + WARP * i] = values[i]
-
-
 def by_code(add):
     """Make the device function that calls `add` for the position in a window's code."""
 
@@ -198,7 +191,9 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
         # Overwrite shared memory only after all threads have used it.
         cuda.syncthreads()
         if warp < block_step:
-            _stash_weights(fetched, uint32(weights + warp * _ROW + lane), shared)
+            # The kernels are 9 numbers apart, so those of 32 channels begin in different banks.
+            for i in range(TAPS):
+                shared[uint32(weights + warp * _ROW + lane) + WARP * i] = fetched[i]
         if lane < TOGETHER * _MOST_STEP:
             shared[to], shared[to + _CODES] = gradient, code
         cuda.syncthreads()
