@@ -38,7 +38,7 @@ from cnn_numba.ops.shared.products import (
     tile_for,
     transposed_load,
 )
-from cnn_numba.ops.shared.warps import for_kernel, unsigned_divmod
+from cnn_numba.ops.shared.warps import unsigned_divmod
 
 NOWHERE = uint32(1 << 30)  # a row outside of every image
 
@@ -258,7 +258,7 @@ def _launch(geometry, source, weight, bias, has_bias, relu, target, precision):
         tile = best_tile(geometry, (LARGE, SMALL), (FLAT, NARROW))
         tile = tile if precision == "float32" else tile_for(precision, TENSOR, NARROW)
         kernel, grid = _KERNELS[tile], grid_of(tile, geometry)
-    arguments = *flat[:3], has_bias, relu, flat[3], for_kernel(geometry)
+    arguments = *flat[:3], has_bias, relu, flat[3], device.for_kernel(geometry)
     device.launch(kernel, grid, tile.threads, *arguments)
 
 

@@ -29,7 +29,7 @@ from cnn_numba.ops.shared.products import (
     transposed_load,
 )
 from cnn_numba.ops.shared.results import result_store
-from cnn_numba.ops.shared.warps import divide, for_kernel, reciprocal, unsigned_divmod
+from cnn_numba.ops.shared.warps import divide, reciprocal, unsigned_divmod
 
 ONES = uint32(1 << 30)  # the row of a pixel that is always 1, outside all images
 
@@ -258,7 +258,7 @@ def launch_shares(kernel, tile, tiles, grad_output, x, window, parts, total=None
     divisors = size, *reciprocal(size), row, *reciprocal(row)
     shape = Correlation(*window[:6], grad_output.shape[1], *x.shape[1:], depth, share, *divisors)
     flat = [array.reshape(-1) for array in (grad_output, x, sums)]
-    device.launch(kernel, (*tiles, len(parts)), tile.threads, *flat, for_kernel(shape))
+    device.launch(kernel, (*tiles, len(parts)), tile.threads, *flat, device.for_kernel(shape))
     return sums
 
 

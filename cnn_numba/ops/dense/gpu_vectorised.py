@@ -26,7 +26,7 @@ from cnn_numba.ops.shared.products import (
     tile_for,
 )
 from cnn_numba.ops.shared.results import at_least, lower_bound, result_store
-from cnn_numba.ops.shared.warps import for_kernel, load4, store4, sum_grid, sum_of_parts
+from cnn_numba.ops.shared.warps import load4, store4, sum_grid, sum_of_parts
 
 LARGE = Tile(64, 128, 8, thread_rows=8, thread_columns=8, part_depth=128, fewest_parts=2)
 SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_parts=4)
@@ -344,6 +344,6 @@ def multiply_parts(
     kernel = _KERNELS[tile, all(map(aligned, (a, b, out)))]
     grid = device.blocks(columns, tile.columns), device.blocks(rows, tile.rows), parts
     flags = transpose_a, transpose_b, has_bias and whole, relu and whole
-    product = for_kernel(Product(rows, columns, depth, part_depth, *flags))
+    product = device.for_kernel(Product(rows, columns, depth, part_depth, *flags))
     device.launch(kernel, grid, tile.threads, left, right, bias, sums, product)
     return None if whole else sums[: parts * out.size].reshape(parts, out.size)

@@ -21,7 +21,7 @@ from cnn_numba.ops.conv.index_maps import ConvGeometry, best_tile, forward_geome
 from cnn_numba.ops.gather.gpu import AT, Batch, gather_share, index_at, normalised
 from cnn_numba.ops.pool.gpu import larger
 from cnn_numba.ops.shared.results import OUTSIDE, thread_results
-from cnn_numba.ops.shared.warps import WARP, for_kernel, load4, unsigned_divmod, warp_and_lane
+from cnn_numba.ops.shared.warps import WARP, load4, unsigned_divmod, warp_and_lane
 
 BLOCKS = 4  # that share a multiprocessor
 #: Positions of a pooling window, and the code of one that gets no gradient.
@@ -290,5 +290,5 @@ def conv2d_pool(x, weight, bias, relu, window, out, codes, gathering=()):
     else:
         kernel, threads, grid = _KERNELS[tile], tile.threads, grid_of(tile, geometry)
     flat = [array.reshape(-1) for array in (x, weight, out, codes)]
-    arguments = *(gathering or flat[:1]), flat[1], bias, relu, *flat[2:], for_kernel(geometry)
+    arguments = *(gathering or flat[:1]), flat[1], bias, relu, *flat[2:], device.for_kernel(geometry)
     device.launch(kernel, grid, threads, *arguments)

@@ -15,15 +15,7 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.device.compiler import ONE, ZERO, cuda, float32, uint32
 from cnn_numba.ops.fused.gpu_forward import DEAD
-from cnn_numba.ops.shared.warps import (
-    LANE_COUNT,
-    WARP,
-    for_kernel,
-    load4,
-    store4,
-    unsigned_divmod,
-    warp_and_lane,
-)
+from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, store4, unsigned_divmod, warp_and_lane
 
 SIDE, TAPS = 3, 9  # of the kernel
 PATCH = SIDE + 1  # pixels of a window, along each side
@@ -280,7 +272,5 @@ def conv2d_pool_backward_input(grad_output, codes, weight, window, grad_input):
     flat = [array.reshape(-1) for array in (grad_output, codes, weight, grad_input)]
     of_a_step = warps * _OF_WARP + planes.slices * planes.step * _ROW
     shared = 4 * max(of_a_step, planes.copies * WARP * planes.plane)
-    threads = WARP * warps
-    device.launch(
-        conv2d_pool_backward_input_sparse_kernel, grid, threads, *flat, for_kernel(planes), shared=shared
-    )
+    kernel, numbers = conv2d_pool_backward_input_sparse_kernel, device.for_kernel(planes)
+    device.launch(kernel, grid, WARP * warps, *flat, numbers, shared=shared)

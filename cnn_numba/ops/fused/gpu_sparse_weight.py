@@ -23,7 +23,6 @@ from cnn_numba.ops.shared.warps import (
     LANE_COUNT,
     WARP,
     divide,
-    for_kernel,
     load4,
     reciprocal,
     unsigned_divmod,
@@ -353,5 +352,5 @@ def conv2d_pool_backward_weight(grad_output, codes, x, window, parts):
         items = device.blocks(shares.items, _ITEMS)
     parts = parts[: min(items, most_parts(weight_shape))]
     grid = *_tiles(*weight_shape), len(parts)
-    device.launch(kernel, grid, THREADS, *flat, parts.reshape(-1), for_kernel(shares), shared=shared)
+    device.launch(kernel, grid, THREADS, *flat, parts.reshape(-1), device.for_kernel(shares), shared=shared)
     return parts

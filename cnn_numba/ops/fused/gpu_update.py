@@ -14,7 +14,7 @@ from cnn_numba.device.compiler import cuda, uint32
 from cnn_numba.ops.fused.gpu_backward import blocks_of_sums
 from cnn_numba.ops.gather.gpu import advance_other
 from cnn_numba.ops.shapes import DEVICE
-from cnn_numba.ops.shared.warps import for_kernel, sum_of_parts
+from cnn_numba.ops.shared.warps import sum_of_parts
 from cnn_numba.ops.update import checks
 from cnn_numba.ops.update.gpu import ARENA, SCHEDULE, SKIPPED, THREADS, Adam, adam_at, adam_settings, rate_at
 
@@ -82,8 +82,8 @@ def adam_update_with_sums(
     columns = [parts.shape[1] // len(grad_bias) for parts, _, grad_bias in stages]
     rest = sum(parts.shape[1] for parts, _, _ in stages)
     grid = sum(blocks) + device.blocks(parameters.size - rest, THREADS)
-    layout = Sums(blocks[0], sum(blocks[1:]), columns[0], columns[-1], rest)
+    layout = device.for_kernel(Sums(blocks[0], sum(blocks[1:]), columns[0], columns[-1], rest))
     schedule = rates, cursor, cursor if advances is None else advances, advances is not None
-    arguments = *arenas, *schedule, adam_settings(*how), stages[0][0], stages[-1][0], for_kernel(layout)
+    arguments = *arenas, *schedule, adam_settings(*how), stages[0][0], stages[-1][0], layout
     device.launch(adam_with_sums_kernel, grid, block, *arguments)
     return parameters

@@ -17,7 +17,7 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32, uint64
 from cnn_numba.ops.gather import checks, constants
 from cnn_numba.ops.shapes import DEVICE
-from cnn_numba.ops.shared.warps import for_kernel, own_element, unsigned_divmod
+from cnn_numba.ops.shared.warps import own_element, unsigned_divmod
 
 THREADS = 256
 
@@ -208,7 +208,7 @@ def gather_batch_at(
     """
     checks.gather_batch_at(DEVICE, images, labels, order, cursor, x, y, advances)
     plane = math.prod(images.shape[2:])
-    batch = for_kernel(Batch(checks.batch_size_of(x, batch_size), plane, advances is not None))
+    batch = device.for_kernel(Batch(checks.batch_size_of(x, batch_size), plane, advances is not None))
     # A kernel needs some array, and ignores it.
     position = order, cursor, cursor if advances is None else advances
     factors = _factors(mean, std, images.shape[1])

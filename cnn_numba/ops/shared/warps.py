@@ -3,7 +3,6 @@
 The order of a sum depends only on the number of threads, so the same input gives the same bits.
 """
 
-import functools
 import math
 
 from cnn_numba import device
@@ -22,16 +21,6 @@ LANE_COUNT = uint32(WARP)
 def whole_warps(elements, most):
     """Return the number of threads for a block with that many elements: whole warps, at most `most`."""
     return min(most, WARP * device.blocks(elements, WARP))
-
-
-@functools.lru_cache(maxsize=1024, typed=True)  # every training step makes the same launches
-def for_kernel(numbers):
-    """Return a NamedTuple of ints as a kernel takes it, with the types of its annotations.
-
-    A negative number becomes a uint32 with which kernels count modulo 2**32.
-    """
-    kinds = type(numbers).__annotations__.values()
-    return type(numbers)(*(kind(value % 2**32) for kind, value in zip(kinds, numbers, strict=True)))
 
 
 @cuda.jit(device=True, inline="always")

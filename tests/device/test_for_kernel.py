@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cnn_numba.ops.shared.warps import for_kernel
+from cnn_numba.device import for_kernel
 
 
 class Window(NamedTuple):
