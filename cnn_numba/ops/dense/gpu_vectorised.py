@@ -35,6 +35,7 @@ TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest
 # Blocks that share a multiprocessor: the most whose registers fit, on every GPU.
 BLOCKS = {LARGE.results: 3, SMALL.results: 7, TENSOR.results: 3}
 NOTHING = ZERO, ZERO, ZERO, ZERO
+_PRODUCT = f"void({', '.join(4 * ['float32[::1]'])}, Product)"
 
 
 class Product(NamedTuple):
@@ -175,10 +176,7 @@ def tile_product(tile, vectors):
 
     @cuda.jit(device=True, inline="always")
     def compute(a, b, bias, out, first, sizes, part, how):
-        """Write the tile that begins at `first`; `sizes`: rows, columns, depth; `part`: of the depth.
-
-        `how` are the flags of a `Product`.
-        """
+        """Write the tile at `first`; `sizes` are rows, columns, depth; `how` the flags of a `Product`."""
         (first_row, first_column), (rows, columns, depth) = first, sizes
         transpose_a, transpose_b, has_bias, relu = how
         sums = cuda.local.array(results, float32)
@@ -200,9 +198,7 @@ def _make_kernel(name, tile, vectors):
     block_rows, block_columns = tile.rows, tile.columns
 
     @cuda.jit(launch_bounds=(tile.threads, BLOCKS[tile.results]))
-    @device.signature(
-        f"void({', '.join(4 * ['float32[::1]'])}, Product)", capability=tile.capability, name=name
-    )
+    @device.signature(_PRODUCT, capability=tile.capability, name=name)
     def kernel(a, b, bias, out, product: Product):
         """Compute a tile per block, or a part of its sums; a grid of (column tiles, row tiles, parts)."""
         first_row = uint32(cuda.blockIdx.y * block_rows)

@@ -56,11 +56,8 @@ def divide(number, factor, shift):
 
 @cuda.jit(device=True)
 def own_element(array):
-    """Return the thread's number in a grid of one axis, and whether an array has such an element.
-
-    As uint32: an index of 64 bits takes two registers, and a signed one a check for negative numbers.
-    """
-    i = uint32(cuda.grid(1))
+    """Return the thread's number in a grid of one axis, and whether an array has such an element."""
+    i = uint32(cuda.grid(1))  # 64 bits take two registers, and a sign a check for negative indices
     return i, i < uint32(array.size)
 
 
