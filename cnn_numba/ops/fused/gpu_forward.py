@@ -23,7 +23,6 @@ from cnn_numba.ops.pool.gpu import larger
 from cnn_numba.ops.shared.results import OUTSIDE, thread_results
 from cnn_numba.ops.shared.warps import WARP, load4, unsigned_divmod, warp_and_lane
 
-BLOCKS = 4  # that share a multiprocessor
 #: Positions of a pooling window, and the code of one that gets no gradient.
 WINDOW, DEAD = 4, 4
 _LAYER = "float32[::1], float32[::1], bool, float32[::1], uint8[::1], ConvGeometry"
@@ -78,7 +77,7 @@ def pooled_kernel(tile, name):
                         at = uint32(out_at[group] + m * plane)
                         out[at], codes[at] = best, uint8(code)
 
-    @cuda.jit(launch_bounds=(tile.threads, BLOCKS))
+    @cuda.jit
     @device.signature(_POOLED, name=name)
     def kernel(x, weight, bias, relu, out, codes, geometry: ConvGeometry):
         """Compute one tile per block; a grid of (blocks of columns, blocks of rows)."""
