@@ -38,7 +38,7 @@ from cnn_numba.device.selection import (
     simulated as simulated,
     threads as threads,
 )
-from cnn_numba.device.signatures import signature as signature
+from cnn_numba.device.signatures import for_kernel as for_kernel, signature as signature
 from cnn_numba.device.streams import (
     branch as branch,
     current_stream as current_stream,

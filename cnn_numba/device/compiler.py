@@ -1,4 +1,4 @@
-"""The names that kernels take from their compiler: `cuda`, and the types of numbers.
+"""The names that kernels take from their compiler: `cuda`, the types of numbers, and two numbers.
 
 Each compiler knows only its own ``float32``, so all kernels of the package, and the functions that launch
 them, import these names from here. `selection.COMPILER` names the compiler.
@@ -20,5 +20,7 @@ else:
 boolean, float32 = types.boolean, types.float32
 int32, int64 = types.int32, types.int64
 uint8, uint32, uint64 = types.uint8, types.uint32, types.uint64
+# A plain 0 or 1 beside a float32 would be an int64, and their sum a float64.
+ZERO, ONE = float32(0), float32(1)
 
 __all__ = ["boolean", "cuda", "float32", "int32", "int64", "intrinsic", "types", "uint8", "uint32", "uint64"]

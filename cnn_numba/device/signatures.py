@@ -1,7 +1,8 @@
 """Notes on kernels: the types of their arguments, and the GPUs that they are for."""
 
+import functools
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable)
 
@@ -46,3 +47,13 @@ def signature(
         return function
 
     return note
+
+
+@functools.lru_cache(maxsize=1024, typed=True)  # every training step makes the same launches
+def for_kernel(numbers: Any) -> Any:
+    """Return a NamedTuple of ints as a kernel takes it, with the types of its annotations.
+
+    A negative number becomes a uint32 with which kernels count modulo 2**32.
+    """
+    kinds = type(numbers).__annotations__.values()
+    return type(numbers)(*(kind(value % 2**32) for kind, value in zip(kinds, numbers, strict=True)))

@@ -12,6 +12,7 @@ from cnn_numba.device.compiler import cuda, uint32
 from cnn_numba.ops.scratch import working_space
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.views import merge_axes
+from cnn_numba.ops.shared.warps import own_element
 
 THREADS = 256
 _MOVE = f"void(float32[::1], {', '.join(['uint32'] * 5)}, float32[::1])"
@@ -93,8 +94,8 @@ def _place(i, batch_size, parts, heads, length, features):
 @device.signature(_MOVE)
 def split_heads_kernel(x, batch_size, parts, heads, length, features, out):
     """Move one element per thread; neighbouring threads write neighbours; launched over all elements."""
-    i = uint32(cuda.grid(1))
-    if i < out.size:
+    i, exists = own_element(out)
+    if exists:
         out[i] = x[_place(i, batch_size, parts, heads, length, features)]
 
 
@@ -109,8 +110,8 @@ def split_heads(x, out=None):
 @device.signature(_MOVE)
 def merge_heads_kernel(x, batch_size, parts, heads, length, features, out):
     """Move one element per thread; neighbouring threads read neighbours; launched over all elements."""
-    i = uint32(cuda.grid(1))
-    if i < x.size:
+    i, exists = own_element(x)
+    if exists:
         out[_place(i, batch_size, parts, heads, length, features)] = x[i]
 
 

@@ -13,8 +13,8 @@ A thread holds 16 features. `lanes` neighbours, up to four, share a longer row: 
 import math
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32
-from cnn_numba.ops.shared.warps import ALL_LANES, load4
+from cnn_numba.device.compiler import ONE, ZERO, cuda, float32, uint32
+from cnn_numba.ops.shared.warps import ALL_LANES, load4, unsigned_divmod
 
 ROWS = 64  # of a block: queries; keys where their gradients are computed
 TILE = 32  # rows of the other kind that are in shared memory at a time
@@ -28,8 +28,14 @@ _HEADS, _ROWS = "float32[:, :, ::1]", "float32[:, ::1]"
 @cuda.jit(device=True, inline="always")
 def _head_and_row(lanes):
     """Return the thread's head and row."""
-    row = uint32(cuda.blockIdx.x) * ROWS + uint32(cuda.threadIdx.x) // uint32(lanes)
-    return uint32(cuda.blockIdx.y), uint32(row)
+    row, _ = unsigned_divmod(cuda.threadIdx.x, lanes)
+    return uint32(cuda.blockIdx.y), uint32(cuda.blockIdx.x * ROWS + row)
+
+
+@cuda.jit(device=True, inline="always")
+def _is_in(array, row, d):
+    """Return whether an array (heads, rows, features) has that row and that feature."""
+    return row < uint32(array.shape[1]) and d < uint32(array.shape[2])
 
 
 @cuda.jit(device=True, inline="always")
@@ -37,21 +43,23 @@ def _copy_tile(array, head, first, lanes, tile):
     """Copy TILE rows with the whole block; zeros past the last one."""
     for step in range(TILE * FEATURES // ROWS):
         i = uint32(cuda.threadIdx.x + step * ROWS * lanes)
-        row, d = uint32(first + i // uint32(FEATURES * lanes)), uint32(i % uint32(FEATURES * lanes))
-        inside = row < uint32(array.shape[1]) and d < uint32(array.shape[2])
-        tile[i] = array[head, row, d] if inside else float32(0)
+        row, d = unsigned_divmod(i, FEATURES * lanes)
+        row = uint32(first + row)
+        tile[i] = array[head, row, d] if _is_in(array, row, d) else ZERO
 
 
 @cuda.jit(device=True, inline="always")
 def _first_feature(lanes):
-    return uint32(cuda.threadIdx.x) % uint32(lanes) * 4
+    """Return the thread's first feature: 0 of the first thread of a row."""
+    _, lane = unsigned_divmod(cuda.threadIdx.x, lanes)
+    return 4 * lane
 
 
 @cuda.jit(device=True, inline="always")
 def _feature(i, lanes):
     """Return how far from the thread's first feature its i-th one is."""
     # Neighbours read neighbouring groups of four: different banks.
-    return uint32(i // 4 * 4 * lanes + i % 4)
+    return i // 4 * 4 * lanes + i % 4
 
 
 @cuda.jit(device=True, inline="always")
@@ -60,8 +68,7 @@ def _load_row(array, head, row, lanes, part):
     start = _first_feature(lanes)
     for i in range(FEATURES):
         d = uint32(start + _feature(i, lanes))
-        inside = row < uint32(array.shape[1]) and d < uint32(array.shape[2])
-        part[i] = array[head, row, d] if inside else float32(0)
+        part[i] = array[head, row, d] if _is_in(array, row, d) else ZERO
 
 
 @cuda.jit(device=True, inline="always")
@@ -70,7 +77,7 @@ def _store_row(part, factor, array, head, row, lanes):
     start = _first_feature(lanes)
     for i in range(FEATURES):
         d = uint32(start + _feature(i, lanes))
-        if row < uint32(array.shape[1]) and d < uint32(array.shape[2]):
+        if _is_in(array, row, d):
             array[head, row, d] = part[i] * factor
 
 
@@ -88,7 +95,7 @@ def _row_sum(value, lanes):
 def _dot(part, tile, j, lanes):
     """Return the product of the row of which the thread has a part, and row j of a tile."""
     at = uint32(j * (FEATURES * lanes) + _first_feature(lanes))
-    total = float32(0)
+    total = ZERO
     for i in range(0, FEATURES, 4):
         a, b, c, d = load4(tile, uint32(at + _feature(i, lanes)))
         total += part[i] * a + part[i + 1] * b + part[i + 2] * c + part[i + 3] * d
@@ -122,7 +129,7 @@ def _keys_to_see(keys, causal):
 @cuda.jit(device=True)
 def _weight_of(score, log_sum_exp, seen):
     """Compute a weight of the forward pass again."""
-    return math.exp(score - log_sum_exp) if seen else float32(0)
+    return math.exp(score - log_sum_exp) if seen else ZERO
 
 
 @cuda.jit(device=True, inline="always")
@@ -152,7 +159,7 @@ def _forward(head_dim):
         for i in range(FEATURES):
             q_part[i] *= scale
             average[i] = 0
-        largest, total = MINUS_INFINITY, float32(0)
+        largest, total = MINUS_INFINITY, ZERO
         keys = uint32(k.shape[1])
         for start in range(0, _keys_to_see(keys, causal), TILE):
             _copy_tile(k, head, start, lanes, k_tile)
@@ -174,8 +181,8 @@ def _forward(head_dim):
                     total += weight
                     _add(weight, v_tile, first + c, lanes, average)
             cuda.syncthreads()  # all threads have read them
-        _store_row(average, float32(1) / total, out, head, query, lanes)
-        if query < uint32(q.shape[1]) and uint32(cuda.threadIdx.x) % uint32(lanes) == 0:
+        _store_row(average, ONE / total, out, head, query, lanes)
+        if query < uint32(q.shape[1]) and _first_feature(lanes) == 0:
             log_sum_exp[head, query] = largest + math.log(total)
 
     return forward
@@ -201,16 +208,16 @@ def _backward_q(head_dim):
         _load_row(q, head, query, lanes, q_part)
         _load_row(grad_output, head, query, lanes, gradient)
         _load_row(out, head, query, lanes, sums)
-        average = float32(0)
+        average = ZERO
         for i in range(FEATURES):
             average += gradient[i] * sums[i]
             q_part[i] *= scale
             sums[i] = 0
         average = _row_sum(average, lanes)
-        logarithm = float32(0)
+        logarithm = ZERO
         if inside:
             logarithm = log_sum_exp[head, query]
-            if uint32(cuda.threadIdx.x) % uint32(lanes) == 0:
+            if _first_feature(lanes) == 0:
                 averages[head, query] = average
         keys = uint32(k.shape[1])
         for start in range(0, _keys_to_see(keys, causal), TILE):
@@ -249,8 +256,8 @@ def _backward_kv(head_dim):
         _load_row(v, head, key, lanes, v_part)
         for i in range(FEATURES):
             k_part[i] *= scale
-            k_sums[i] = float32(0)
-            v_sums[i] = float32(0)
+            k_sums[i] = 0
+            v_sums[i] = 0
         keys, queries = uint32(k.shape[1]), uint32(q.shape[1])
         # Causal: no query before the block's first key sees any of its keys.
         begin = uint32(cuda.blockIdx.x * ROWS) if causal else uint32(0)
@@ -267,7 +274,7 @@ def _backward_kv(head_dim):
                 _add(grad_score, q_tile, i, lanes, k_sums)
             cuda.syncthreads()
         _store_row(k_sums, scale, grad_k, head, key, lanes)
-        _store_row(v_sums, float32(1), grad_v, head, key, lanes)
+        _store_row(v_sums, ONE, grad_v, head, key, lanes)
 
     return backward_kv
 

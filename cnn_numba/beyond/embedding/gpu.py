@@ -6,10 +6,11 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.beyond.embedding import checks
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ZERO, cuda, float32, uint32
 from cnn_numba.ops.gather.checks import batch_size_of
 from cnn_numba.ops.gather.gpu import index_at
 from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shared.warps import own_element
 
 THREADS = 256
 COLUMNS, ROWS = 32, 16  # threads of a block of `embedding_backward_kernel`
@@ -53,7 +54,7 @@ def embedding_backward_kernel(grad_output, tokens, grad_weight):
     x, y = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
     column, token = uint32(cuda.blockIdx.x) * COLUMNS + x, uint32(cuda.blockIdx.y)
     inside = column < grad_weight.shape[1]
-    total = float32(0)
+    total = ZERO
     position = y
     while position < tokens.size and inside:
         if tokens[position] == token:
@@ -94,8 +95,8 @@ def gather_windows(text, indices, stride, x, y):
 )
 def gather_windows_at_kernel(text, order, cursor, batch_size, windows, stride, length, x, y):
     """Gather one character of the batch under the cursor per thread; launched over all characters."""
-    i = uint32(cuda.grid(1))
-    if i < x.size:
+    i, exists = own_element(x)
+    if exists:
         sample = i // length
         index = index_at(order, cursor, batch_size, sample)
         if index < 0 or index >= windows:

@@ -26,10 +26,18 @@ from cnn_numba.beyond.norm.gpu_sums import (
     threads_of_block,
     two_arrays_in,
 )
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ONE, ZERO, cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.views import flat_planes
-from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, unsigned_divmod, warp_sum, whole_warps
+from cnn_numba.ops.shared.warps import (
+    LANE_COUNT,
+    WARP,
+    block_sum,
+    own_element,
+    unsigned_divmod,
+    warp_sum,
+    whole_warps,
+)
 
 THREADS = 256
 PART = 8192  # elements of a channel per block: it reads them twice, so they should fit into the L1 cache
@@ -45,7 +53,7 @@ def _keep_statistics(c, centre, squares, count, running_mean, running_var, momen
     variance = squares / float32(count)
     mean[c] = centre
     inv_std[c] = inverse_std(variance, eps)
-    kept = float32(1) - momentum
+    kept = ONE - momentum
     running_mean[c] = kept * running_mean[c] + momentum * centre
     running_var[c] = kept * running_var[c] + momentum * (squares / float32(uint32(count - 1)))
 
@@ -79,7 +87,7 @@ def _part(x, part, part_size):
 
 
 @cuda.jit
-@device.signature(f"void({_PLANES}, int64, {_ROWS}, {_ROWS})")
+@device.signature(f"void({_PLANES}, uint32, {_ROWS}, {_ROWS})")
 def batch_norm2d_parts_kernel(x, part_size, centres, squares):
     """Take the moments of one part of a channel per block; launched over (parts, channels)."""
     part, c = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y)
@@ -92,7 +100,7 @@ def batch_norm2d_parts_kernel(x, part_size, centres, squares):
 
 @cuda.jit
 @device.signature(
-    f"void({_PLANES}, int64, {_ROWS}, {_ROWS}, {_ROW}, {_ROW}, float32, float32, {_ROW}, {_ROW})"
+    f"void({_PLANES}, uint32, {_ROWS}, {_ROWS}, {_ROW}, {_ROW}, float32, float32, {_ROW}, {_ROW})"
 )
 def batch_norm2d_combine_kernel(
     x, part_size, centres, squares, running_mean, running_var, momentum, eps, mean, inv_std
@@ -105,13 +113,13 @@ def batch_norm2d_combine_kernel(
     c, lane = unsigned_divmod(uint32(cuda.grid(1)), WARP)
     if c >= uint32(x.shape[1]):
         return
-    part_size, parts, count = uint32(part_size), uint32(centres.shape[1]), channel_size(x)
-    total, lost = float32(0), float32(0)
+    parts, count = uint32(centres.shape[1]), channel_size(x)
+    total, lost = ZERO, ZERO
     for part in range(lane, parts, LANE_COUNT):
         size = float32(min(part_size, uint32(count - part * part_size)))
         total, lost = add(total, lost, size * centres[c, part])
     centre = warp_sum(total) / float32(count)
-    total, lost = float32(0), float32(0)
+    total, lost = ZERO, ZERO
     for part in range(lane, parts, LANE_COUNT):
         size = float32(min(part_size, uint32(count - part * part_size)))
         distance = centres[c, part] - centre
@@ -133,12 +141,12 @@ def batch_norm2d_use_running_kernel(running_mean, running_var, eps, mean, inv_st
 
 
 @cuda.jit
-@device.signature(f"void({_ROW}, int64, {_ROW}, {_ROW}, {_ROW}, {_ROW}, {_ROW})")
+@device.signature(f"void({_ROW}, uint32, {_ROW}, {_ROW}, {_ROW}, {_ROW}, {_ROW})")
 def batch_norm2d_normalise_kernel(x, pixels, weight, bias, mean, inv_std, out):
     """Normalise one element per thread, given the statistics; launched over all elements."""
-    i = uint32(cuda.grid(1))
-    if i < uint32(x.size):
-        c = uint32(i // uint32(pixels)) % uint32(mean.size)
+    i, exists = own_element(x)
+    if exists:
+        c = i // pixels % uint32(mean.size)
         out[i] = (x[i] - mean[c]) * (weight[c] * inv_std[c]) + bias[c]
 
 
@@ -161,13 +169,13 @@ def batch_norm2d_forward(
         parts = device.blocks(count, PART)
         centres, squares = two_arrays_in(out, x.shape[1], parts)
         grid, block = (parts, x.shape[1]), whole_warps(PART, THREADS)
-        device.launch(batch_norm2d_parts_kernel, grid, block, planes, PART, centres, squares)
-        arguments = planes, PART, centres, squares, *running, mean, inv_std
+        device.launch(batch_norm2d_parts_kernel, grid, block, planes, np.uint32(PART), centres, squares)
+        arguments = planes, np.uint32(PART), centres, squares, *running, mean, inv_std
         device.launch_for_each(batch_norm2d_combine_kernel, WARP * x.shape[1], THREADS, *arguments)
     else:
         arguments = running_mean, running_var, eps, mean, inv_std
         device.launch_for_each(batch_norm2d_use_running_kernel, x.shape[1], THREADS, *arguments)
-    arguments = x.ravel(), planes.shape[2], weight, bias, mean, inv_std, out.ravel()
+    arguments = x.ravel(), np.uint32(planes.shape[2]), weight, bias, mean, inv_std, out.ravel()
     device.launch_for_each(batch_norm2d_normalise_kernel, x.size, THREADS, *arguments)
     return out, mean, inv_std
 
@@ -184,7 +192,7 @@ def _is_long(x):
 def _gradient_sums(grad_output, x, mean, inv_std, c, begin, end):
     """Return what a part of a channel adds to grad_weight and grad_bias; otherwise as `moments`."""
     thread, threads = threads_of_block()
-    product, product_lost, total, total_lost = float32(0), float32(0), float32(0), float32(0)
+    product, product_lost, total, total_lost = ZERO, ZERO, ZERO, ZERO
     j = uint32(begin + thread)
     while j < end:
         gradient = element(grad_output, c, j)
@@ -209,8 +217,8 @@ def batch_norm2d_backward_block_kernel(
     if thread == 0:
         grad_weight[c] = weight_sum
         grad_bias[c] = bias_sum
-    average, slope = float32(0), float32(0)
-    if share > float32(0):
+    average, slope = ZERO, ZERO
+    if share > ZERO:
         average, slope = bias_sum * share, weight_sum * inv_std[c] * share
     shift, scale = mean[c], weight[c] * inv_std[c]
     j = thread
@@ -222,7 +230,7 @@ def batch_norm2d_backward_block_kernel(
 
 
 @cuda.jit
-@device.signature(f"void({_PLANES}, {_PLANES}, {_ROW}, {_ROW}, int64, {_ROWS}, {_ROWS})")
+@device.signature(f"void({_PLANES}, {_PLANES}, {_ROW}, {_ROW}, uint32, {_ROWS}, {_ROWS})")
 def batch_norm2d_gradient_parts_kernel(grad_output, x, mean, inv_std, part_size, weight_parts, bias_parts):
     """Sum up one part of a channel per block; launched over (parts, channels)."""
     part, c = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y)
@@ -234,17 +242,17 @@ def batch_norm2d_gradient_parts_kernel(grad_output, x, mean, inv_std, part_size,
 
 
 @cuda.jit
-@device.signature(f"void({_ROW}, {_ROW}, int64, {_ROW}, {_ROW}, {_ROW}, float32, {_ROW}, {_ROW}, {_ROW})")
+@device.signature(f"void({_ROW}, {_ROW}, uint32, {_ROW}, {_ROW}, {_ROW}, float32, {_ROW}, {_ROW}, {_ROW})")
 def batch_norm2d_backward_input_kernel(
     grad_output, x, pixels, weight, mean, inv_std, share, grad_weight, grad_bias, grad_input
 ):
     """Send one gradient back per thread, given its channel's sums; launched over all elements."""
-    i = uint32(cuda.grid(1))
-    if i >= uint32(x.size):
+    i, exists = own_element(x)
+    if not exists:
         return
-    c = uint32(i // uint32(pixels)) % uint32(mean.size)
-    average, slope = float32(0), float32(0)
-    if share > float32(0):
+    c = i // pixels % uint32(mean.size)
+    average, slope = ZERO, ZERO
+    if share > ZERO:
         average, slope = grad_bias[c] * share, grad_weight[c] * inv_std[c] * share
     distance = x[i] - mean[c]
     grad_input[i] = weight[c] * inv_std[c] * (grad_output[i] - average - distance * slope)
@@ -262,13 +270,13 @@ def batch_norm2d_backward(
     if _is_long(x):
         parts = device.blocks(count, PART)
         partial_sums = two_arrays_in(grad_input, x.shape[1], parts)
-        arguments = gradient_planes, planes, mean, inv_std, PART, *partial_sums
+        arguments = gradient_planes, planes, mean, inv_std, np.uint32(PART), *partial_sums
         grid, block = (parts, x.shape[1]), whole_warps(PART, THREADS)
         device.launch(batch_norm2d_gradient_parts_kernel, grid, block, *arguments)
         arrays = *partial_sums, grad_weight, grad_bias
         device.launch_for_each(add_parts_kernel, WARP * x.shape[1], THREADS, *arrays)
         arguments = weight, mean, inv_std, share, grad_weight, grad_bias, grad_input.ravel()
-        flat = grad_output.ravel(), x.ravel(), planes.shape[2]
+        flat = grad_output.ravel(), x.ravel(), np.uint32(planes.shape[2])
         device.launch_for_each(batch_norm2d_backward_input_kernel, x.size, THREADS, *flat, *arguments)
     else:
         arguments = weight, mean, inv_std, share, flat_planes(grad_input), grad_weight, grad_bias

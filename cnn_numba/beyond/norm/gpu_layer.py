@@ -12,7 +12,7 @@ from cnn_numba.beyond.norm.gpu_sums import (
     threads_of_block,
     two_arrays_in,
 )
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ZERO, cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.intrinsics import ptx
 from cnn_numba.ops.shared.warps import WARP, block_sum, whole_warps
@@ -68,7 +68,7 @@ def layer_norm_backward_input_kernel(grad_output, x, weight, mean, inv_std, grad
     sample, (thread, threads) = uint32(cuda.blockIdx.x), threads_of_block()
     features = uint32(x.shape[1])
     shift, scale = mean[sample], inv_std[sample]
-    product, product_lost, total, total_lost = float32(0), float32(0), float32(0), float32(0)
+    product, product_lost, total, total_lost = ZERO, ZERO, ZERO, ZERO
     i = thread
     while i < features:
         gradient = grad_output[sample, i] * weight[i]
@@ -98,7 +98,7 @@ def layer_norm_columns_kernel(grad_output, x, mean, inv_std, part_rows, weight_p
     column = uint32(cuda.blockIdx.x * WARP + lane)
     begin = uint32(part * part_rows)
     end = min(uint32(begin + part_rows), uint32(x.shape[0]))
-    product, product_lost, total, total_lost = float32(0), float32(0), float32(0), float32(0)
+    product, product_lost, total, total_lost = ZERO, ZERO, ZERO, ZERO
     if column < x.shape[1]:
         for row in range(uint32(begin + group), end, uint32(COLUMN_ROWS)):
             gradient = grad_output[row, column]

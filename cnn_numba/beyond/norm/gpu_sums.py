@@ -9,7 +9,7 @@ numbers is as good as one in float64 that is rounded at the end.
 import math
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ONE, ZERO, cuda, float32, uint32
 from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, unsigned_divmod, warp_sum
 
 
@@ -30,7 +30,7 @@ def threads_of_block():
 @cuda.jit(device=True)
 def channel_size(x):
     """Return the number of elements in a channel of an array (N, C, pixels)."""
-    return uint32(x.shape[0] * uint32(x.shape[2]))
+    return uint32(x.shape[0] * x.shape[2])
 
 
 @cuda.jit(device=True)
@@ -56,13 +56,13 @@ def moments(x, c, begin, end):
     """
     thread, threads = threads_of_block()
     origin = x[0, c, 0]
-    total, lost = float32(0), float32(0)
+    total, lost = ZERO, ZERO
     j = uint32(begin + thread)
     while j < end:
         total, lost = add(total, lost, element(x, c, j) - origin)
         j = uint32(j + threads)
     centre = block_sum(total) / float32(uint32(end - begin))
-    total, lost = float32(0), float32(0)
+    total, lost = ZERO, ZERO
     j = uint32(begin + thread)
     while j < end:
         distance = (element(x, c, j) - origin) - centre
@@ -74,7 +74,7 @@ def moments(x, c, begin, end):
 @cuda.jit(device=True)
 def inverse_std(variance, eps):
     """Return 1 / sqrt(variance + eps)."""
-    return float32(1) / math.sqrt(variance + eps)
+    return ONE / math.sqrt(variance + eps)
 
 
 def two_arrays_in(array, rows, columns):
@@ -90,7 +90,7 @@ def add_parts_kernel(weight_parts, bias_parts, grad_weight, grad_bias):
     row, lane = unsigned_divmod(uint32(cuda.grid(1)), WARP)
     if row >= uint32(weight_parts.shape[0]):
         return
-    weight_sum, weight_lost, bias_sum, bias_lost = float32(0), float32(0), float32(0), float32(0)
+    weight_sum, weight_lost, bias_sum, bias_lost = ZERO, ZERO, ZERO, ZERO
     for part in range(lane, uint32(weight_parts.shape[1]), LANE_COUNT):
         weight_sum, weight_lost = add(weight_sum, weight_lost, weight_parts[row, part])
         bias_sum, bias_lost = add(bias_sum, bias_lost, bias_parts[row, part])

@@ -14,11 +14,12 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.beyond.recurrent import checks
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ONE, ZERO, cuda, uint32
 from cnn_numba.ops.dense import gpu as dense
 from cnn_numba.ops.scratch import working_space
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.views import merge_axes
+from cnn_numba.ops.shared.warps import own_element
 
 THREADS = 256
 _ROW, _MATRIX, _SEQUENCES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
@@ -44,10 +45,10 @@ def lstm_scratch(batch_size, steps, input_size, hidden_size):
 @device.signature(f"void({_ROW}, bool, {_ROW}, bool, {_ROW}, {_ROW})")
 def lstm_start_kernel(h, has_h, c, has_c, first_h, first_c):
     """Set one unit's states, or zeros, per thread; launched over all N * H."""
-    i = uint32(cuda.grid(1))
-    if i < uint32(first_h.size):
-        first_h[i] = h[i] if has_h else float32(0)
-        first_c[i] = c[i] if has_c else float32(0)
+    i, exists = own_element(first_h)
+    if exists:
+        first_h[i] = h[i] if has_h else ZERO
+        first_c[i] = c[i] if has_c else ZERO
 
 
 def _start(h, c, first_h, first_c):
@@ -69,7 +70,7 @@ def _given(array, other):
 def _sigmoid(x):
     # exp of a negative number can't overflow.
     small = math.exp(-abs(x))
-    return (small if x < float32(0) else float32(1)) / (float32(1) + small)
+    return (small if x < ZERO else ONE) / (ONE + small)
 
 
 @cuda.jit
@@ -120,32 +121,37 @@ def lstm_forward(
 # --- Backward ----------------------------------------------------------------------------------------------
 
 
+class Step(NamedTuple):
+    """A step, and which optional arrays there are."""
+
+    t: np.uint32
+    has_grad_output: bool
+    has_c0: bool
+
+
 @cuda.jit
-@device.signature(
-    f"void(uint32, {_SEQUENCES}, bool, {_SEQUENCES}, {_SEQUENCES}, {_MATRIX}, "
-    f"bool, {', '.join(3 * [_MATRIX])}, {_SEQUENCES})"
-)
+@device.signature(f"void({', '.join(['Step', *3 * [_SEQUENCES], *4 * [_MATRIX]])}, {_SEQUENCES})")
 def lstm_cell_backward_kernel(
-    t, grad_output, has_grad_output, cells, gates, c0, has_c0, grad_h, grad_c, grad_step, grad_gates
+    step: Step, grad_output, cells, gates, c0, grad_h, grad_c, grad_step, grad_gates
 ):
     """Compute the gradients of step t for one hidden unit of one sample per thread; over all N * H.
 
     The gates' gradient goes to `grad_gates`, and to the contiguous `grad_step` for the product of this step.
     """
     i = uint32(cuda.grid(1))
-    hidden, one = uint32(grad_h.shape[1]), float32(1)
+    t, hidden, one = step.t, uint32(grad_h.shape[1]), ONE
     n, j = i // hidden, i % hidden
     if n < uint32(grad_h.shape[0]):
         at_f, at_g, at_o = j + hidden, j + 2 * hidden, j + 3 * hidden
         input_gate, forget_gate = gates[n, t, j], gates[n, t, at_f]
         content, output_gate = gates[n, t, at_g], gates[n, t, at_o]
-        squashed, before = math.tanh(cells[n, t, j]), float32(0)
+        squashed, before = math.tanh(cells[n, t, j]), ZERO
         if t > 0:
             before = cells[n, t - 1, j]
-        elif has_c0:
+        elif step.has_c0:
             before = c0[n, j]
         dh = grad_h[n, j]
-        if has_grad_output:
+        if step.has_grad_output:
             dh += grad_output[n, t, j]
         dc = grad_c[n, j] + dh * output_gate * (one - squashed * squashed)
         grad_c[n, j] = dc * forget_gate
@@ -170,10 +176,10 @@ def lstm_backward(
     )
     linear = dense.LinearScratch(scratch.partial)
     _start(grad_h_n, grad_c_n, grad_h0, grad_c0)
-    given = _given(grad_output, cells), grad_output is not None
-    saved = cells, gates, _given(c0, grad_c0), c0 is not None
+    saved = _given(grad_output, cells), cells, gates, _given(c0, grad_c0)
     for t in reversed(range(cells.shape[1])):
-        arguments = np.uint32(t), *given, *saved, grad_h0, grad_c0, scratch.step, grad_gates
+        step = Step(np.uint32(t), grad_output is not None, c0 is not None)
+        arguments = step, *saved, grad_h0, grad_c0, scratch.step, grad_gates
         device.launch_for_each(lstm_cell_backward_kernel, grad_h0.size, THREADS, *arguments)
         dense.linear_backward_input(scratch.step, weight_hh, grad_h0, scratch=linear)
     return grad_gates, grad_h0, grad_c0
@@ -191,7 +197,7 @@ def lstm_before_kernel(out, h0, has_h0, before):
         if t > 0:
             before[n, t, j] = out[n, t - 1, j]
         else:
-            before[n, t, j] = h0[n, j] if has_h0 else float32(0)
+            before[n, t, j] = h0[n, j] if has_h0 else ZERO
 
 
 def lstm_backward_weight(

@@ -7,10 +7,10 @@ bytes at a time, with a quarter of the instructions. Both ReLU kernels exist in 
 import math
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ONE, ZERO, cuda, float32, uint32
 from cnn_numba.ops.activation import checks
 from cnn_numba.ops.shapes import DEVICE
-from cnn_numba.ops.shared.warps import load4, store4
+from cnn_numba.ops.shared.warps import load4, own_element, store4
 
 THREADS = 256
 VECTOR = 4  # floats of one access
@@ -33,21 +33,21 @@ def _run(kernel, check, *arrays):
 @cuda.jit(device=True)
 def _relu(value):
     """Return the larger of `value` and 0, and NaN for NaN."""
-    return float32(0) if value <= float32(0) else value
+    return ZERO if value <= ZERO else value
 
 
 @cuda.jit(device=True)
 def relu_gradient(gradient, out):
     """Return `gradient` where ReLU let its input through, NaN included."""
-    return float32(0) if out <= float32(0) else gradient
+    return ZERO if out <= ZERO else gradient
 
 
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW})")
 def relu_forward_naive_kernel(x, out):
     """Compute one element per thread; launched over all elements."""
-    i = uint32(cuda.grid(1))
-    if i < uint32(x.size):
+    i, exists = own_element(x)
+    if exists:
         out[i] = _relu(x[i])
 
 
@@ -96,8 +96,8 @@ def relu_forward(x, out=None):
 @device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def relu_backward_naive_kernel(grad_output, out, grad_input):
     """Compute one element per thread; launched over all elements."""
-    i = uint32(cuda.grid(1))
-    if i < uint32(out.size):
+    i, exists = own_element(out)
+    if exists:
         grad_input[i] = relu_gradient(grad_output[i], out[i])
 
 
@@ -131,11 +131,11 @@ def relu_backward(grad_output, out, grad_input=None):
 @device.signature(f"void({_ROW}, {_ROW})")
 def sigmoid_forward_kernel(x, out):
     """Compute one element per thread; launched over all elements."""
-    i = uint32(cuda.grid(1))
-    if i < x.size:
+    i, exists = own_element(x)
+    if exists:
         # exp of a negative number cannot overflow.
         small = math.exp(-abs(x[i]))
-        out[i] = (small if x[i] < float32(0) else float32(1)) / (float32(1) + small)
+        out[i] = (small if x[i] < ZERO else ONE) / (ONE + small)
 
 
 def sigmoid_forward(x, out=None):
@@ -147,9 +147,9 @@ def sigmoid_forward(x, out=None):
 @device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def sigmoid_backward_kernel(grad_output, out, grad_input):
     """Compute one element per thread; launched over all elements."""
-    i = uint32(cuda.grid(1))
-    if i < uint32(out.size):
-        grad_input[i] = grad_output[i] * out[i] * (float32(1) - out[i])
+    i, exists = own_element(out)
+    if exists:
+        grad_input[i] = grad_output[i] * out[i] * (ONE - out[i])
 
 
 def sigmoid_backward(grad_output, out, grad_input=None):
@@ -161,8 +161,8 @@ def sigmoid_backward(grad_output, out, grad_input=None):
 @device.signature(f"void({_ROW}, {_ROW})")
 def tanh_forward_kernel(x, out):
     """Compute one element per thread; launched over all elements."""
-    i = uint32(cuda.grid(1))
-    if i < uint32(x.size):
+    i, exists = own_element(x)
+    if exists:
         out[i] = math.tanh(x[i])
 
 
@@ -175,9 +175,9 @@ def tanh_forward(x, out=None):
 @device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def tanh_backward_kernel(grad_output, out, grad_input):
     """Compute one element per thread; launched over all elements."""
-    i = uint32(cuda.grid(1))
-    if i < uint32(out.size):
-        grad_input[i] = grad_output[i] * (float32(1) - out[i] * out[i])
+    i, exists = own_element(out)
+    if exists:
+        grad_input[i] = grad_output[i] * (ONE - out[i] * out[i])
 
 
 def tanh_backward(grad_output, out, grad_input=None):
@@ -192,15 +192,15 @@ PEAK = float32(1 / math.sqrt(2 * math.pi))  # of the normal density
 @cuda.jit(device=True)
 def _normal_cdf(x):
     """Return the probability that a standard normal number lies below `x`."""
-    return float32(0.5) * (float32(1) + math.erf(x * ROOT_HALF))
+    return float32(0.5) * (ONE + math.erf(x * ROOT_HALF))
 
 
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW})")
 def gelu_forward_kernel(x, out):
     """Compute one element per thread; launched over all elements."""
-    i = uint32(cuda.grid(1))
-    if i < uint32(x.size):
+    i, exists = own_element(x)
+    if exists:
         out[i] = x[i] * _normal_cdf(x[i])
 
 
@@ -213,8 +213,8 @@ def gelu_forward(x, out=None):
 @device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def gelu_backward_kernel(grad_output, x, grad_input):
     """Compute one element per thread; launched over all elements."""
-    i = uint32(cuda.grid(1))
-    if i < x.size:
+    i, exists = own_element(x)
+    if exists:
         density = PEAK * math.exp(float32(-0.5) * x[i] * x[i])
         grad_input[i] = grad_output[i] * (_normal_cdf(x[i]) + x[i] * density)
 
@@ -228,8 +228,8 @@ def gelu_backward(grad_output, x, grad_input=None):
 @device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def add_forward_kernel(a, b, out):
     """Add one pair per thread; launched over all elements."""
-    i = uint32(cuda.grid(1))
-    if i < uint32(out.size):
+    i, exists = own_element(out)
+    if exists:
         out[i] = a[i] + b[i]
 
 

@@ -5,7 +5,7 @@ convolutions. The gradient of the weight is in `gpu_weight`.
 """
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ZERO, cuda, uint32
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.conv.gpu_implicit import (
     conv2d_backward_input as conv2d_backward_input,
@@ -29,7 +29,7 @@ def conv2d_backward_bias_kernel(grad_output, factor, shift, grad_bias):
     oc = cuda.blockIdx.x
     positions = grad_output.shape[2]
     size = grad_output.shape[0] * positions
-    total = float32(0)
+    total = ZERO
     # One index for images and positions: an image with few positions would leave most threads idle.
     i = cuda.threadIdx.x
     while i < size:

@@ -63,9 +63,9 @@ def _position(geometry, column):
     half, column = unsigned_divmod(column, LANES_ACROSS * 4)
     n, row, first = _first_position(geometry)
     row = uint32(row + warp * LANES_ACROSS + column // 4)
-    n, row = _row_below(n, row, uint32(geometry.count_h))
+    n, row = _row_below(n, row, geometry.count_h)
     w = uint32(first + 4 * half + column % 4)
-    return n if w < uint32(geometry.count_w) else uint32(geometry.images), row, w
+    return n if w < geometry.count_w else geometry.images, row, w
 
 
 @cuda.jit(device=True)
@@ -75,14 +75,14 @@ def _begin_pixels(geometry, first_image, top, left, pixel_from, pixel_to, channe
     Beyond the borders it has none. An image takes `SIDE` - 1 rows more than it has results.
     """
     # A gradient's windows end where those of a convolution begin.
-    back = uint32(0) if geometry.sign > 0 else uint32(SIDE - 1)
-    height, width = uint32(geometry.source_h), uint32(geometry.source_w)
+    back = uint32(0) if geometry.sign == 1 else uint32(SIDE - 1)
+    height, width = geometry.source_h, geometry.source_w
     for i in range(_LOADS):
         row, column = unsigned_divmod(cuda.threadIdx.x + i * THREADS, _PIXELS)
         n, h = _row_below(first_image, uint32(top + row), uint32(geometry.count_h + SIDE - 1))
         h, w = uint32(h + geometry.start_h - back), uint32(left + column + geometry.start_w - back)
         # Unsigned, -1 is a large number: one comparison asks for both ends.
-        is_inside = (n < uint32(geometry.images)) & (row < _ROWS) & (h < height) & (w < width)
+        is_inside = (n < geometry.images) & (row < _ROWS) & (h < height) & (w < width)
         channels[i] = geometry.channels if is_inside else 0
         pixel_from[i] = (n * geometry.channels * height + h) * width + w
         # Threads without a pixel write beyond those of the first row.
@@ -97,7 +97,7 @@ def _begin_weights(geometry, first_out, weight_from):
     of_out = min(uint32(first_out + out), uint32(geometry.rows - 1)) * geometry.weight_m
     for i in range(_WEIGHT_LOADS):
         channel, tap = unsigned_divmod(first_tap + i * _SHARERS, TAPS)
-        tap = tap if geometry.sign > 0 else TAPS - 1 - tap
+        tap = tap if geometry.sign == 1 else TAPS - 1 - tap
         weight_from[i] = of_out + channel * geometry.weight_c + tap
     return uint32(_WEIGHTS + first_tap * _TAP + out)
 
@@ -186,7 +186,7 @@ def conv2d_direct_kernel(source, weight, bias, has_bias, relu, target, geometry:
 
     warp, lane = warp_and_lane()
     line = uint32(warp * LANES_ACROSS + lane % LANES_ACROSS)
-    n, _ = _row_below(first_image, uint32(top + line), uint32(geometry.count_h))
+    n, _ = _row_below(first_image, uint32(top + line), geometry.count_h)
     pixel_at = uint32((line + (n - first_image) * (SIDE - 1)) * _PITCH + _HALF)
     weight_at = uint32(lane // LANES_ACROSS * 4 + _WEIGHTS + _HALF)
     for i in range(RESULTS):
@@ -195,7 +195,7 @@ def conv2d_direct_kernel(source, weight, bias, has_bias, relu, target, geometry:
     while channel < uint32(geometry.channels + CHANNELS):
         # The next channels' numbers are on their way while those of the current ones are multiplied.
         _fetch_pixels(source, channel, size, pixel_from, channels, fetched)
-        _fetch_weights(weight, channel < uint32(geometry.channels), step, weight_from, fetched_weights)
+        _fetch_weights(weight, channel < geometry.channels, step, weight_from, fetched_weights)
         if channel > 0:
             _multiply_channel(tiles, pixel_at, weight_at, pixels, sums)
             _multiply_channel(tiles, pixel_at + _PLANE, weight_at + TAPS * _TAP, pixels, sums)

@@ -40,7 +40,7 @@ from cnn_numba.ops.shared.products import (
 )
 from cnn_numba.ops.shared.warps import unsigned_divmod
 
-NOWHERE = 1 << 30  # a row outside of every image
+NOWHERE = uint32(1 << 30)  # a row outside of every image
 
 
 def table_size(tile):
@@ -109,21 +109,21 @@ def weights_operand(tile):
         _, line = k_and_line()
         for i in range(loads):
             row = min(uint32(first_row + line + i * jump), uint32(geometry.rows - 1))
-            row_at[i] = uint32(row * geometry.weight_m)
+            row_at[i] = row * geometry.weight_m
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
         weight, table, row_at, geometry = source
         first = start % entries
         # The left operand is fetched first: it fills the table for both.
-        if first == uint32(0):
+        if first == 0:
             fill_table(table, start, uint32(end + ahead - start), geometry)
             cuda.syncthreads()
         k, _ = k_and_line()
         at = 4 * uint32(first + k)
         wanted, weight_at = table[at + 1] != NOWHERE, table[at + 3]
         for i in range(loads):
-            values[i] = float32(0)
+            values[i] = 0
             if wanted:
                 values[i] = weight[uint32(row_at[i] + weight_at)]
 
@@ -154,31 +154,31 @@ def pixels_operand(tile, position):
         last = uint32(geometry.images * geometry.count_h * geometry.count_w - 1)
         for c in range(each):
             n, i, j = position(geometry, min(uint32(first_column + line + c * lines), last))
-            top[c] = int32(i * geometry.step_h + geometry.start_h)
-            left[c] = int32(j * geometry.step_w + geometry.start_w)
-            image = int32(n) * int32(geometry.channels * geometry.source_h * geometry.source_w)
-            corner[c] = int32(image + top[c] * geometry.source_w + left[c])
+            top[c] = i * geometry.step_h + geometry.start_h
+            left[c] = j * geometry.step_w + geometry.start_w
+            image = n * (geometry.channels * geometry.source_h * geometry.source_w)
+            corner[c] = image + top[c] * geometry.source_w + left[c]
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
         images, table, corner, top, left, geometry = source
         k, _ = k_and_line()
-        at = uint32(4) * uint32(start % entries + k)
+        at = 4 * uint32(start % entries + k)
         for i in range(loads):
-            entry = at + uint32(4 * i * jump)
-            offset, h, w = table[entry], table[entry + uint32(1)], table[entry + uint32(2)]
+            entry = at + 4 * i * jump
+            offset, h, w = table[entry], table[entry + 1], table[entry + 2]
             for c in range(each):
                 # Unsigned, -1 is a large number: one comparison asks for both ends.
                 row, column = uint32(top[c] + h), uint32(left[c] + w)
-                values[i * each + c] = float32(0)
-                if (row < uint32(geometry.source_h)) & (column < uint32(geometry.source_w)):
+                values[i * each + c] = 0
+                if (row < geometry.source_h) & (column < geometry.source_w):
                     values[i * each + c] = images[uint32(corner[c] + offset)]
         hold_loads()  # issue them now: computing their addresses takes many instructions
 
     @cuda.jit(device=True)
     def stash(source, values, tile, at):
         for i in range(loads * each):
-            tile[at + uint32(i // each * jump * pitch + i % each * lines)] = values[i]
+            tile[at + i // each * jump * pitch + i % each * lines] = values[i]
 
     return Operand(fetch, begin_at(k_and_line, pitch), stash, pitch), corners, each
 
@@ -190,7 +190,7 @@ def gathered_product(tile, position):
     The grid is (blocks of columns, blocks of rows); `table` is shared, of `table_size` int32. `position` is
     that of `pixels_operand`.
     """
-    row_loads, block_rows, block_columns = tile.row_loads, uint32(tile.rows), uint32(tile.columns)
+    row_loads, block_rows, block_columns = tile.row_loads, tile.rows, tile.columns
     weights, weight_rows = weights_operand(tile)
     pixels, pixel_corners, each = pixels_operand(tile, position)
     accumulate = product_engine(tile, weights, pixels)
@@ -198,11 +198,11 @@ def gathered_product(tile, position):
     @cuda.jit(device=True)
     def multiply(source, weight, table, sums, geometry):
         row_at = cuda.local.array(row_loads, uint32)
-        corner = cuda.local.array(each, int32)
-        top = cuda.local.array(each, int32)
-        left = cuda.local.array(each, int32)
-        first_row = uint32(cuda.blockIdx.y) * block_rows
-        first_column = uint32(cuda.blockIdx.x) * block_columns
+        corner = cuda.local.array(each, uint32)
+        top = cuda.local.array(each, uint32)
+        left = cuda.local.array(each, uint32)
+        first_row = uint32(cuda.blockIdx.y * block_rows)
+        first_column = uint32(cuda.blockIdx.x * block_columns)
         weight_rows(geometry, first_row, row_at)
         pixel_corners(geometry, first_column, corner, top, left)
         pixel_source = source, table, corner, top, left, geometry
@@ -258,7 +258,8 @@ def _launch(geometry, source, weight, bias, has_bias, relu, target, precision):
         tile = best_tile(geometry, (LARGE, SMALL), (FLAT, NARROW))
         tile = tile if precision == "float32" else tile_for(precision, TENSOR, NARROW)
         kernel, grid = _KERNELS[tile], grid_of(tile, geometry)
-    device.launch(kernel, grid, tile.threads, *flat[:3], has_bias, relu, flat[3], geometry)
+    arguments = *flat[:3], has_bias, relu, flat[3], device.for_kernel(geometry)
+    device.launch(kernel, grid, tile.threads, *arguments)
 
 
 def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=False, precision="float32"):

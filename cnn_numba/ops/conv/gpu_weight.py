@@ -10,8 +10,10 @@ order; atomic additions would save it, but give other bits in every run.
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, int32, uint32
+from cnn_numba.device.compiler import ONE, ZERO, cuda, float32, uint32
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.dense.gpu_vectorised import add_up
 from cnn_numba.ops.scratch import working_space
@@ -28,37 +30,37 @@ from cnn_numba.ops.shared.products import (
     transposed_load,
 )
 from cnn_numba.ops.shared.results import result_store
-from cnn_numba.ops.shared.warps import divide, reciprocal
+from cnn_numba.ops.shared.warps import divide, reciprocal, unsigned_divmod
 
-ONE = 1 << 30  # the row of a pixel that is always 1, outside all images
+ONES = uint32(1 << 30)  # the row of a pixel that is always 1, outside all images
 
 
 class Correlation(NamedTuple):
-    """The geometry of a weight's gradient.
+    """The geometry of a weight's gradient; ints until the launch.
 
     Its element in row oc and column (ic, kh, kw) is a sum over positions k = (n, oh, ow) of::
 
         grad_output[n, oc, oh, ow] * x[n, ic, oh * stride_h - padding_h + kh, ow * stride_w - padding_w + kw]
     """
 
-    kernel_h: int
-    kernel_w: int
-    stride_h: int
-    stride_w: int
-    padding_h: int
-    padding_w: int
-    rows: int
-    channels: int
-    height: int
-    width: int
-    depth: int  # number of positions
-    share: int  # positions that a block sums up
-    plane: int  # numbers of `grad_output` for an image and a channel
-    plane_factor: int  # its `reciprocal`
-    plane_shift: int
-    row: int  # numbers of a row of such a plane
-    row_factor: int  # its `reciprocal`
-    row_shift: int
+    kernel_h: np.uint32
+    kernel_w: np.uint32
+    stride_h: np.uint32
+    stride_w: np.uint32
+    padding_h: np.uint32
+    padding_w: np.uint32
+    rows: np.uint32
+    channels: np.uint32
+    height: np.uint32
+    width: np.uint32
+    depth: np.uint32  # number of positions
+    share: np.uint32  # positions that a block sums up
+    plane: np.uint32  # numbers of `grad_output` for an image and a channel
+    plane_factor: np.uint32  # its `reciprocal`
+    plane_shift: np.uint32
+    row: np.uint32  # numbers of a row of such a plane
+    row_factor: np.uint32  # its `reciprocal`
+    row_shift: np.uint32
 
 
 @cuda.jit(device=True)
@@ -96,7 +98,7 @@ def gradients_operand(tile):
         step, _ = k_and_line()
         k = uint32(start + step)
         n, p = _image_and_position(k, shape)
-        at = uint32(n * uint32(shape.rows) * uint32(shape.plane) + p)
+        at = uint32(n * shape.rows * shape.plane + p)
         for i in range(loads):
             values[i] = 0
             if k < end:
@@ -119,15 +121,15 @@ def columns_operand(tile, has_ones):
     def columns(shape, first_column, column_at, column_h, column_w):
         """Compute where each of the thread's columns begins; columns beyond the last repeat it."""
         _, line = k_and_line()
-        taps, kernel_w = uint32(shape.kernel_h * shape.kernel_w), uint32(shape.kernel_w)
+        taps = uint32(shape.kernel_h * shape.kernel_w)
         plane, last = uint32(shape.height * shape.width), uint32(_columns(shape) + further - 1)
         for i in range(loads):
             column = min(uint32(first_column + line + i * jump), last)
-            ic, tap = uint32(column // taps), uint32(column % taps)
-            h = int32(tap // kernel_w - shape.padding_h)
-            w = int32(tap % kernel_w - shape.padding_w)
-            column_at[i] = ic * plane + h * int32(shape.width) + w
-            column_h[i], column_w[i] = int32(ONE) if has_ones and column == last else h, w
+            ic, tap = unsigned_divmod(column, taps)
+            kh, kw = unsigned_divmod(tap, shape.kernel_w)
+            h, w = uint32(kh - shape.padding_h), uint32(kw - shape.padding_w)
+            column_at[i] = ic * plane + h * shape.width + w
+            column_h[i], column_w[i] = ONES if has_ones and column == last else h, w
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
@@ -137,14 +139,14 @@ def columns_operand(tile, has_ones):
         n, p = _image_and_position(k, shape)
         oh = divide(p, shape.row_factor, shape.row_shift)
         ow = uint32(p - oh * shape.row)
-        top, left = int32(oh * shape.stride_h), int32(ow * shape.stride_w)
-        image = int32(n * (shape.channels * shape.height * shape.width))
-        corner = int32(image + top * shape.width + left)
+        top, left = uint32(oh * shape.stride_h), uint32(ow * shape.stride_w)
+        image = n * (shape.channels * shape.height * shape.width)
+        corner = uint32(image + top * shape.width + left)
         for i in range(loads):
-            values[i] = float32(1) if has_ones and column_h[i] == ONE else float32(0)
+            values[i] = ONE if has_ones and column_h[i] == ONES else ZERO
             # As an unsigned number, -1 is large: one comparison checks both ends.
-            in_h = uint32(top + column_h[i]) < uint32(shape.height)
-            in_w = uint32(left + column_w[i]) < uint32(shape.width)
+            in_h = uint32(top + column_h[i]) < shape.height
+            in_w = uint32(left + column_w[i]) < shape.width
             if (k < end) & in_h & in_w:
                 values[i] = x[uint32(corner + column_at[i])]
         hold_loads()  # issue them now: computing their addresses takes many instructions
@@ -160,7 +162,7 @@ def weight_kernel(tile, name, has_ones=False):
     """
     further = int(has_ones)
     row_loads, column_loads, results = tile.row_loads, tile.column_loads, tile.results
-    block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
+    block_rows, block_columns = tile.rows, tile.columns
     gradients, gradient_rows = gradients_operand(tile)
     pixels, pixel_columns = columns_operand(tile, has_ones)
     accumulate = product_engine(tile, gradients, pixels)
@@ -173,22 +175,22 @@ def weight_kernel(tile, name, has_ones=False):
     def kernel(grad_output, x, sums, shape: Correlation):
         """Sum up a share of the positions for one tile per block; grid (column tiles, row tiles, shares)."""
         row_at = cuda.local.array(row_loads, uint32)
-        column_at = cuda.local.array(column_loads, int32)
-        column_h = cuda.local.array(column_loads, int32)
-        column_w = cuda.local.array(column_loads, int32)
+        column_at = cuda.local.array(column_loads, uint32)
+        column_h = cuda.local.array(column_loads, uint32)
+        column_w = cuda.local.array(column_loads, uint32)
         total = cuda.local.array(results, float32)
-        first_row = uint32(cuda.blockIdx.y) * block_rows
-        first_column = uint32(cuda.blockIdx.x) * block_columns
+        first_row = uint32(cuda.blockIdx.y * block_rows)
+        first_column = uint32(cuda.blockIdx.x * block_columns)
         gradient_rows(shape, first_row, row_at)
         pixel_columns(shape, first_column, column_at, column_h, column_w)
         begin = uint32(cuda.blockIdx.z * shape.share)
-        end = min(uint32(begin + shape.share), uint32(shape.depth))
+        end = min(uint32(begin + shape.share), shape.depth)
         gradient_source = grad_output, row_at, shape
         pixel_source = x, column_at, column_h, column_w, shape
         accumulate(gradient_source, pixel_source, begin, end, total)
         # In `sums`, the shares follow one another as further rows.
-        columns, before = uint32(_columns(shape) + further), uint32(cuda.blockIdx.z * uint32(shape.rows))
-        first, end_row = (uint32(before + first_row), first_column), uint32(before + uint32(shape.rows))
+        columns, before = uint32(_columns(shape) + further), uint32(cuda.blockIdx.z * shape.rows)
+        first, end_row = (uint32(before + first_row), first_column), uint32(before + shape.rows)
         store(total, first, end_row, columns, False, False, sums, (sums, False, columns))
 
     return kernel
@@ -220,10 +222,13 @@ class Conv2dScratch(NamedTuple):
 _ENOUGH_BLOCKS = {WIDE: 396, NARROW: 528}
 
 
-def _tile(weight_shape, precision="float32"):
-    """Return the tile that exceeds the matrix least, and the numbers of tiles, across and down."""
-    rows, columns = weight_shape[0], math.prod(weight_shape[1:])
-    tile = NARROW if min(rows, columns) <= NARROW.rows else WIDE
+def tiles_of(weight_shape, wide=WIDE, further=0, precision="float32"):
+    """Return the tile that exceeds the matrix least, and the numbers of tiles, across and down.
+
+    The matrix has `further` columns after those of the weight.
+    """
+    rows, columns = weight_shape[0], math.prod(weight_shape[1:]) + further
+    tile = NARROW if min(rows, columns) <= NARROW.rows else wide
     if precision != "float32":
         tile = tile_for(precision, TENSOR, NARROW)
     return tile, (device.blocks(columns, tile.columns), device.blocks(rows, tile.rows))
@@ -236,15 +241,23 @@ def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
     It is the `scratch` of `conv2d_backward_weight`, for batches of any size.
     """
     conv2d_window(input_shape, weight_shape, stride, padding)
-    tile, (across, down) = _tile(weight_shape)
+    tile, (across, down) = tiles_of(weight_shape)
     return ((device.blocks(_ENOUGH_BLOCKS[tile], across * down), math.prod(weight_shape)),)
 
 
-def correlation(x, weight_shape, window, depth, share):
-    """Return the `Correlation` of images with the gradients of a convolution."""
+def launch_shares(kernel, tile, tiles, grad_output, x, window, parts, total=None):
+    """Launch a kernel whose blocks sum up shares; return the `parts` written, or `total` for one share."""
     size, row = window.out_h * window.out_w, window.out_w
-    sums, divisors = (depth, share), (size, *reciprocal(size), row, *reciprocal(row))
-    return Correlation(*window[:6], weight_shape[0], *x.shape[1:], *sums, *divisors)
+    depth, most = len(x) * size, max(len(x) * size, 1)  # an empty sum is one share
+    # At most as many equal shares as parts, each of whole steps.
+    share = tile.depth * device.blocks(device.blocks(most, len(parts)), tile.depth)
+    parts = parts[: device.blocks(most, share)]
+    sums = parts if total is None or len(parts) > 1 else total
+    divisors = size, *reciprocal(size), row, *reciprocal(row)
+    shape = Correlation(*window[:6], grad_output.shape[1], *x.shape[1:], depth, share, *divisors)
+    flat = [array.reshape(-1) for array in (grad_output, x, sums)]
+    device.launch(kernel, (*tiles, len(parts)), tile.threads, *flat, device.for_kernel(shape))
+    return sums
 
 
 def conv2d_backward_weight(
@@ -258,16 +271,9 @@ def conv2d_backward_weight(
     *_, grad_weight, window, scratch = checks.conv2d_backward_weight(
         DEVICE, *arrays, precision=precision, scratch=(conv2d_scratch, scratch), **how
     )
-    depth = len(x) * window.out_h * window.out_w
-    tile, tiles = _tile(weight_shape, precision)
-    # At most as many equal shares as parts, each of whole steps; an empty sum is one share.
-    share = tile.depth * device.blocks(device.blocks(max(depth, 1), scratch.parts.shape[0]), tile.depth)
-    shares = device.blocks(max(depth, 1), share)
-    total, parts = grad_weight.reshape(-1), scratch.parts[:shares]
-    shape = correlation(x, weight_shape, window, depth, share)
-    sums = total if shares == 1 else parts.reshape(-1)
-    arguments = grad_output.reshape(-1), x.reshape(-1), sums, shape
-    device.launch(_KERNELS[tile], (*tiles, shares), tile.threads, *arguments)
-    if shares > 1:
+    tile, tiles = tiles_of(weight_shape, precision=precision)
+    arguments = _KERNELS[tile], tile, tiles, grad_output, x, window
+    parts = launch_shares(*arguments, scratch.parts, total=grad_weight)
+    if parts is not grad_weight:
         add_up(parts, grad_weight.reshape(len(grad_weight), -1))
     return grad_weight

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shared.results import OUTSIDE, result_store
@@ -11,7 +13,7 @@ CONVOLUTION = "void(float32[::1], float32[::1], float32[::1], bool, bool, float3
 
 
 class ConvGeometry(NamedTuple):
-    """Which numbers of `source` and `weight` make up an element of `target`.
+    """Which numbers of `source` and `weight` make up an element of `target`; ints until the launch.
 
     Image n, row m, position (i, j) of the target is a sum over channels c and taps (a, b) of::
 
@@ -21,29 +23,29 @@ class ConvGeometry(NamedTuple):
     and lies in the plane (n, m) of the target at ``target_first + i * target_i + j * target_j``.
     """
 
-    images: int
-    rows: int
-    count_h: int
-    count_w: int
-    channels: int
-    taps_h: int
-    taps_w: int
-    source_h: int
-    source_w: int
-    start_h: int
-    start_w: int
-    weight_m: int
-    weight_c: int
-    weight_a: int
-    target_plane: int
-    target_i: int
-    step_h: int = 1
-    step_w: int = 1
-    sign: int = 1
-    weight_first: int = 0
-    weight_b: int = 1
-    target_first: int = 0
-    target_j: int = 1
+    images: np.uint32
+    rows: np.uint32
+    count_h: np.uint32
+    count_w: np.uint32
+    channels: np.uint32
+    taps_h: np.uint32
+    taps_w: np.uint32
+    source_h: np.uint32
+    source_w: np.uint32
+    start_h: np.uint32
+    start_w: np.uint32
+    weight_m: np.uint32
+    weight_c: np.uint32
+    weight_a: np.uint32
+    target_plane: np.uint32
+    target_i: np.uint32
+    step_h: np.uint32 = 1
+    step_w: np.uint32 = 1
+    sign: np.uint32 = 1
+    weight_first: np.uint32 = 0
+    weight_b: np.uint32 = 1
+    target_first: np.uint32 = 0
+    target_j: np.uint32 = 1
     target_fours: bool = False
     """Whether each four positions lie side by side in the target, at a multiple of 16 bytes."""
 
@@ -154,7 +156,7 @@ def best_tile(geometry, tiles, for_few_rows):
 @cuda.jit(device=True)
 def _bias(given, row):
     bias, has_bias, geometry = given
-    return bias[row] if has_bias and row < uint32(geometry.rows) else float32(0)
+    return bias[row] if has_bias and row < geometry.rows else float32(0)
 
 
 def target_store(tile, position):
@@ -168,16 +170,15 @@ def target_store(tile, position):
         """Return where in the first plane of its image a column lies, OUTSIDE if there is none."""
         _, _, geometry = given
         n, h, w = position(geometry, column)
-        images, image = uint32(geometry.images), uint32(geometry.rows) * uint32(geometry.target_plane)
-        line = uint32(geometry.target_first) + h * uint32(geometry.target_i)
-        in_plane = line + w * uint32(geometry.target_j)
-        return uint32(n * image + in_plane) if n < images else OUTSIDE
+        in_plane = geometry.target_first + h * geometry.target_i + w * geometry.target_j
+        at = uint32(n * (geometry.rows * geometry.target_plane) + in_plane)
+        return at if n < geometry.images else OUTSIDE
 
     store = result_store(tile, locate, _bias, by_row=True)
 
     @cuda.jit(device=True)
     def store_results(sums, first, bias, has_bias, relu, target, geometry):
-        rows, plane, fours = uint32(geometry.rows), uint32(geometry.target_plane), geometry.target_fours
+        rows, plane, fours = geometry.rows, geometry.target_plane, geometry.target_fours
         store(sums, first, rows, plane, relu, fours, target, (bias, has_bias, geometry))
 
     return store_results

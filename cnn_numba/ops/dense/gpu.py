@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ZERO, cuda, float32, uint32
 from cnn_numba.ops.dense import checks
 from cnn_numba.ops.dense.gpu_vectorised import (
     BLOCKS,
@@ -83,7 +83,7 @@ def linear_backward_bias_kernel(grad_output, grad_bias):
     x, y = cuda.threadIdx.x, cuda.threadIdx.y
     column = cuda.blockIdx.x * SUM_COLUMNS + x
     inside = column < grad_bias.shape[0]
-    total = float32(0)
+    total = ZERO
     row = y
     while row < grad_output.shape[0] and inside:
         total += grad_output[row, column]
@@ -129,7 +129,7 @@ def _sum_columns(grad_output, first, batch, outputs, grad_bias):
             row = uint32(begin + i * _LANES)
             if row < batch and column < outputs:
                 sums[i] += grad_output[uint32(row * outputs + column)]
-    total = float32(0)
+    total = ZERO
     for i in range(_SUMS):
         for other in range(_LANES):
             total += cuda.shfl_sync(ALL_LANES, sums[i], lane % _COLUMNS + other * _COLUMNS)
@@ -139,7 +139,7 @@ def _sum_columns(grad_output, first, batch, outputs, grad_bias):
 
 def _make_kernel(name, vectors):
     compute = tile_product(SMALL, vectors)
-    block_rows, block_columns = uint32(SMALL.rows), uint32(SMALL.columns)
+    block_rows, block_columns = SMALL.rows, SMALL.columns
 
     @cuda.jit(launch_bounds=(SMALL.threads, BLOCKS[SMALL.results]))
     @device.signature(f"void({', '.join(['float32[::1]'] * 6 + ['uint32'] * 3)})", name=name)
@@ -151,16 +151,16 @@ def _make_kernel(name, vectors):
         """
         tile, weight_tiles = uint32(cuda.blockIdx.y), (outputs + block_rows - 1) // block_rows
         is_weight = tile < weight_tiles
-        if uint32(cuda.blockIdx.x) == uint32(cuda.gridDim.x) - 1:
+        if cuda.blockIdx.x == cuda.gridDim.x - 1:
             if is_weight:
                 _sum_columns(grad_output, uint32(tile * block_rows), batch, outputs, grad_bias)
             return
         right, out = (x, grad_weight) if is_weight else (weight, grad_input)
         rows, depth = (outputs, batch) if is_weight else (batch, outputs)
-        first_row = uint32((tile if is_weight else uint32(tile - weight_tiles)) * block_rows)
+        first_row = uint32((tile if is_weight else tile - weight_tiles) * block_rows)
         first = first_row, uint32(cuda.blockIdx.x * block_columns)
         sizes, part = (rows, inputs, depth), (uint32(0), depth)
-        compute(grad_output, right, grad_bias, out, first, sizes, part, is_weight, False, False, False)
+        compute(grad_output, right, grad_bias, out, first, sizes, part, (is_weight, False, False, False))
 
     return kernel
 

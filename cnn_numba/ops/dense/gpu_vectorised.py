@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ZERO, cuda, float32, uint32
 from cnn_numba.ops.shared.products import (
     REDUCED,
     Operand,
@@ -33,8 +33,21 @@ SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_
 TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest_parts=4)
 # Blocks that share a multiprocessor: the most whose registers fit, on every GPU.
 BLOCKS = {LARGE.results: 3, SMALL.results: 7, TENSOR.results: 3}
-NOTHING = float32(0), float32(0), float32(0), float32(0)
-_PRODUCT = f"void({', '.join(['float32[::1]'] * 4 + ['uint32'] * 4 + ['bool'] * 4)})"
+NOTHING = ZERO, ZERO, ZERO, ZERO
+_PRODUCT = f"void({', '.join(4 * ['float32[::1]'])}, Product)"
+
+
+class Product(NamedTuple):
+    """The sizes of a product, and what else a kernel must know of it."""
+
+    rows: np.uint32
+    columns: np.uint32
+    depth: np.uint32
+    part_depth: np.uint32  # products that a block adds
+    transpose_a: bool
+    transpose_b: bool
+    has_bias: bool
+    relu: bool
 
 
 def aligned(matrix, vector=4):
@@ -49,7 +62,7 @@ def _layout(lines, tile):
     elements, and the next thread's. Return also how many vectors of four a thread has, and how far they are
     apart, in lines or in k.
     """
-    fours_along_k, fours_along_lines = uint32(tile.depth // 4), uint32(lines // 4)
+    fours_along_k, fours_along_lines = tile.depth // 4, lines // 4
     pitch, fours = lines + tile.padding, lines * tile.depth // (4 * tile.threads)
     line_jump, k_jump = 4 * tile.threads // tile.depth, 4 * tile.threads // lines
 
@@ -57,13 +70,13 @@ def _layout(lines, tile):
     def line_and_k(along_k):
         thread = uint32(cuda.threadIdx.x)
         if along_k:
-            return uint32(thread // fours_along_k), thread % fours_along_k * 4
+            return uint32(thread // fours_along_k), uint32(thread % fours_along_k * 4)
         return uint32(thread % fours_along_lines * 4), uint32(thread // fours_along_lines)
 
     @cuda.jit(device=True)
     def begin(source):
         line, k = line_and_k(source[1])
-        return uint32(k * uint32(pitch) + line)
+        return uint32(k * pitch + line)
 
     @cuda.jit(device=True)
     def stash(source, values, tile, first):
@@ -71,10 +84,10 @@ def _layout(lines, tile):
         if along_k:
             for v in range(fours):
                 for i in range(4):
-                    tile[first + uint32(v * line_jump + i * pitch)] = values[4 * v + i]
+                    tile[first + v * line_jump + i * pitch] = values[4 * v + i]
         else:
             for v in range(fours):
-                at = first + uint32(v * k_jump * pitch)
+                at = first + v * k_jump * pitch
                 store4(tile, at, values[4 * v], values[4 * v + 1], values[4 * v + 2], values[4 * v + 3])
 
     return (line_and_k, begin, stash), fours, (line_jump, k_jump)
@@ -111,7 +124,7 @@ def _operand(lines, tile, vectors):
         last = uint32(lines - (4 if vectors and not along_k else 1))
         for v in range(fours):
             its_line = min(uint32(first_line + line + v * more_lines), last)
-            at[v] = uint32(its_line * line_step + uint32(begin - missing_k + k + v * more_k) * k_step)
+            at[v] = its_line * line_step + (begin - missing_k + k + v * more_k) * k_step
         left = uint32(lines - min(uint32(first_line + line), last))
         return matrix, along_k, at, uint32(tile_depth * k_step), k, left, begin, missing_k
 
@@ -124,7 +137,7 @@ def _operand(lines, tile, vectors):
             values[i], values[i + 1], values[i + 2], values[i + 3] = NOTHING
             if uint32(first_k + v * more_k) >= missing_k:
                 values[i], values[i + 1], values[i + 2], values[i + 3] = load4(matrix, at[v])
-            at[v] = uint32(at[v] + step)
+            at[v] += step
 
     @cuda.jit(device=True)
     def fetch_vectors(source, start, end, values):
@@ -132,7 +145,7 @@ def _operand(lines, tile, vectors):
         for v in range(fours):
             i = 4 * v
             values[i], values[i + 1], values[i + 2], values[i + 3] = load4(matrix, at[v])
-            at[v] = uint32(at[v] + step)
+            at[v] += step
 
     @cuda.jit(device=True)
     def fetch_numbers(source, start, end, values):
@@ -142,8 +155,8 @@ def _operand(lines, tile, vectors):
             k = uint32(start - begin + first_k + v * more_k)
             for i in range(4):
                 is_inside = uint32(k + i) >= missing_k if along_k else (k >= missing_k) & (i < left)
-                values[4 * v + i] = matrix[uint32(at[v] + i)] if is_inside else float32(0)
-            at[v] = uint32(at[v] + step)
+                values[4 * v + i] = matrix[uint32(at[v] + i)] if is_inside else ZERO
+            at[v] += step
 
     fetch, fetch_first = (fetch_vectors, fetch_first) if vectors else (fetch_numbers, None)
     return _MatrixOperand(Operand(fetch, begin, stash, lines + tile.padding, fetch_first), locate, fours)
@@ -161,9 +174,10 @@ def tile_product(tile, vectors):
     store = result_store(tile)
 
     @cuda.jit(device=True, inline="always")
-    def compute(a, b, bias, out, first, sizes, part, transpose_a, transpose_b, has_bias, relu):
-        """Write the tile that begins at `first`; `sizes`: rows, columns, depth; `part`: of the depth."""
+    def compute(a, b, bias, out, first, sizes, part, how):
+        """Write the tile at `first`; `sizes` are rows, columns, depth; `how` the flags of a `Product`."""
         (first_row, first_column), (rows, columns, depth) = first, sizes
+        transpose_a, transpose_b, has_bias, relu = how
         sums = cuda.local.array(results, float32)
         a_at, b_at = cuda.local.array(left_fours, uint32), cuda.local.array(right_fours, uint32)
         a_source = locate_left(a, not transpose_a, first_row, rows, depth, part, a_at)
@@ -180,18 +194,19 @@ def tile_product(tile, vectors):
 def _make_kernel(name, tile, vectors):
     """Return the kernel of one tile; with `vectors` all three matrices need rows of 4 n elements."""
     compute = tile_product(tile, vectors)
-    block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
+    block_rows, block_columns = tile.rows, tile.columns
 
     @cuda.jit(launch_bounds=(tile.threads, BLOCKS[tile.results]))
     @device.signature(_PRODUCT, capability=tile.capability, name=name)
-    def kernel(a, b, bias, out, rows, columns, depth, part_depth, transpose_a, transpose_b, has_bias, relu):
+    def kernel(a, b, bias, out, product: Product):
         """Compute a tile per block, or a part of its sums; a grid of (column tiles, row tiles, parts)."""
         first_row = uint32(cuda.blockIdx.y * block_rows)
         first_column = uint32(cuda.blockIdx.x * block_columns)
-        begin = uint32(cuda.blockIdx.z * part_depth)
-        part = begin, min(uint32(begin + part_depth), depth)
-        first, sizes = (first_row, first_column), (rows, columns, depth)
-        compute(a, b, bias, out, first, sizes, part, transpose_a, transpose_b, has_bias, relu)
+        begin = uint32(cuda.blockIdx.z * product.part_depth)
+        part = begin, min(uint32(begin + product.part_depth), product.depth)
+        sizes = product.rows, product.columns, product.depth
+        how = product.transpose_a, product.transpose_b, product.has_bias, product.relu
+        compute(a, b, bias, out, (first_row, first_column), sizes, part, how)
 
     return kernel
 
@@ -301,7 +316,7 @@ def multiply_parts(
     bias = bias if has_bias else right  # a kernel needs some array, and ignores it
     kernel = _KERNELS[tile, all(map(aligned, (a, b, out)))]
     grid = device.blocks(columns, tile.columns), device.blocks(rows, tile.rows), parts
-    sizes = map(np.uint32, (rows, columns, depth, part_depth))
     flags = transpose_a, transpose_b, has_bias and whole, relu and whole
-    device.launch(kernel, grid, tile.threads, left, right, bias, sums, *sizes, *flags)
+    product = device.for_kernel(Product(rows, columns, depth, part_depth, *flags))
+    device.launch(kernel, grid, tile.threads, left, right, bias, sums, product)
     return None if whole else sums[: parts * out.size].reshape(parts, out.size)

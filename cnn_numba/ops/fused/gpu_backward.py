@@ -6,15 +6,17 @@ gradients of most pooled 3x3 convolutions are computed from one number per windo
 of all positions.
 """
 
+import math
+
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32
-from cnn_numba.ops.conv.gpu_weight import NARROW, SHALLOW, WITH_ONES, correlation
+from cnn_numba.device.compiler import ZERO, cuda, uint32
+from cnn_numba.ops.conv.gpu_weight import NARROW, SHALLOW, WITH_ONES, launch_shares, tiles_of
 from cnn_numba.ops.fused.gpu_sparse_weight import most_parts
 from cnn_numba.ops.pool.gpu import coordinates
 from cnn_numba.ops.shared.views import merge_axes
-from cnn_numba.ops.shared.warps import sum_grid, sum_of_parts
+from cnn_numba.ops.shared.warps import own_element, sum_grid, sum_of_parts
 
 THREADS = 256
 
@@ -23,14 +25,14 @@ THREADS = 256
 @device.signature("void(float32[:, :, ::1], uint8[:, :, ::1], float32[:, :, ::1])")
 def unpool_kernel(grad_output, codes, gradient):
     """Write the gradient of one position per thread; launched over all positions of all planes."""
-    i = uint32(cuda.grid(1))
-    if i >= uint32(gradient.size):
+    i, exists = own_element(gradient)
+    if not exists:
         return
     plane, h, w = coordinates(i, gradient.shape[1], gradient.shape[2])
-    row, column, value = h // uint32(2), w // uint32(2), float32(0)
+    row, column, value = h // 2, w // 2, ZERO
     # The pooling drops a last odd row or column.
     if row < uint32(codes.shape[1]) and column < uint32(codes.shape[2]):
-        if codes[plane, row, column] == h % uint32(2) * 2 + w % uint32(2):
+        if codes[plane, row, column] == h % 2 * 2 + w % 2:
             value = grad_output[plane, row, column]
     gradient[plane, h, w] = value
 
@@ -88,29 +90,15 @@ def conv2d_sum_weight_and_bias(stages):
         device.launch(conv2d_sum_weight_and_bias_kernel, sum(blocks), block, *arguments)
 
 
-def _tiles_of(weight_shape):
-    """Return the tile that suits the gradients of weight and bias, and how many: across, down."""
-    rows, columns = weight_shape[0], weight_shape[1] * weight_shape[2] * weight_shape[3] + 1
-    tile = NARROW if min(rows, columns) <= NARROW.rows else SHALLOW
-    return tile, (device.blocks(columns, tile.columns), device.blocks(rows, tile.rows))
-
-
 def weight_parts(weight_shape):
     """Allocate the sums of the parts of a stage's gradients, for batches of any size."""
-    tile, (across, down) = _tiles_of(weight_shape)
-    size = weight_shape[0] * (weight_shape[1] * weight_shape[2] * weight_shape[3] + 1)
+    tile, (across, down) = tiles_of(weight_shape, SHALLOW, 1)
+    size = math.prod(weight_shape) + weight_shape[0]
     parts = max(device.blocks(_ENOUGH_BLOCKS[tile], across * down), most_parts(weight_shape))
     return device.empty((parts, size))
 
 
 def conv2d_backward_weight_and_bias(grad_output, x, window, weight_shape, parts):
     """Write parts of the gradients of weight and bias; return those that there are. All are checked."""
-    depth = len(x) * window.out_h * window.out_w
-    tile, tiles = _tiles_of(weight_shape)
-    # As many equal shares as there are parts, each a whole number of steps.
-    share = tile.depth * device.blocks(device.blocks(depth, parts.shape[0]), tile.depth)
-    parts = parts[: device.blocks(depth, share)]
-    shape = correlation(x, weight_shape, window, depth, share)
-    flat = [array.reshape(-1) for array in (grad_output, x, parts)]
-    device.launch(WITH_ONES[tile], (*tiles, len(parts)), tile.threads, *flat, shape)
-    return parts
+    tile, tiles = tiles_of(weight_shape, SHALLOW, 1)
+    return launch_shares(WITH_ONES[tile], tile, tiles, grad_output, x, window, parts)

@@ -15,10 +15,10 @@ reads the bytes of the data set itself, and also writes the normalised images, w
 """
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32
+from cnn_numba.device.compiler import ZERO, cuda, float32, int32, uint8, uint32
 from cnn_numba.ops.conv.gpu_implicit import LARGE, NARROW, SMALL, gathered_product, table_size
 from cnn_numba.ops.conv.index_maps import ConvGeometry, best_tile, forward_geometry, grid_of
-from cnn_numba.ops.gather.gpu import AT, gather_share, index_at, normalised
+from cnn_numba.ops.gather.gpu import AT, Batch, gather_share, index_at, normalised
 from cnn_numba.ops.pool.gpu import larger
 from cnn_numba.ops.shared.results import OUTSIDE, thread_results
 from cnn_numba.ops.shared.warps import WARP, load4, unsigned_divmod, warp_and_lane
@@ -32,22 +32,20 @@ _POOLED = f"void(float32[::1], {_LAYER})"
 @cuda.jit(device=True)
 def window_by_window(geometry, column):
     """Return image, row and column of the convolution's output in that column of the product."""
-    across = uint32(geometry.count_w) // uint32(2)
-    windows = uint32(geometry.count_h * geometry.count_w) // WINDOW
     window, which = unsigned_divmod(column, WINDOW)
-    n, window = window // windows, uint32(window % windows)
-    row, column = window // across, uint32(window % across)
-    return uint32(n), uint32(2 * row + which // 2), uint32(2 * column + which % 2)
+    n, window = unsigned_divmod(window, uint32(geometry.count_h * geometry.count_w) // WINDOW)
+    row, column = unsigned_divmod(window, geometry.count_w // 2)
+    return n, uint32(2 * row + which // 2), uint32(2 * column + which % 2)
 
 
 @cuda.jit(device=True)
-def pooled(first, second, third, fourth, relu):
-    """Return the largest of a window's results, rectified, and its code."""
-    best, code = larger(first, 0, second, 1)
-    best, code = larger(best, code, third, 2)
-    best, code = larger(best, code, fourth, 3)
-    if relu & (best <= float32(0)):
-        best, code = float32(0), DEAD
+def pooled(sums, first, addend, relu):
+    """Return the largest of a window's results, rectified, and its code; its sums begin at `first`."""
+    best, code = larger(sums[first] + addend, 0, sums[first + 1] + addend, 1)
+    best, code = larger(best, code, sums[first + 2] + addend, 2)
+    best, code = larger(best, code, sums[first + 3] + addend, 3)
+    if relu & (best <= ZERO):
+        best, code = ZERO, DEAD
     return best, code
 
 
@@ -63,25 +61,18 @@ def pooled_kernel(tile, name):
         """Write the largest of each window, and its code."""
         out_at = cuda.local.array(groups, uint32)
         row, column = first_result()
-        rows, plane = uint32(geometry.rows), uint32(geometry.target_plane)
-        windows = uint32(geometry.images) * plane
+        rows, plane = geometry.rows, geometry.target_plane
+        windows = geometry.images * plane
         for group in range(groups):
             at = uint32(first_column + column + result_column(WINDOW * group)) // uint32(WINDOW)
             n = at // plane
-            out_at[group] = uint32(n * uint32(rows * plane) + (at - n * plane)) if at < windows else OUTSIDE
+            out_at[group] = uint32(n * (rows * plane) + (at - n * plane)) if at < windows else OUTSIDE
         for i in range(thread_rows):
             m = uint32(first_row + row + result_row(i))
             if m < rows:
                 addend = bias[m]
                 for group in range(groups):
-                    k = i * thread_columns + WINDOW * group
-                    best, code = pooled(
-                        sums[k] + addend,
-                        sums[k + 1] + addend,
-                        sums[k + 2] + addend,
-                        sums[k + 3] + addend,
-                        relu,
-                    )
+                    best, code = pooled(sums, i * thread_columns + WINDOW * group, addend, relu)
                     if out_at[group] != OUTSIDE:
                         at = uint32(out_at[group] + m * plane)
                         out[at], codes[at] = best, uint8(code)
@@ -121,13 +112,6 @@ _PATCHES, _WEIGHTS = CHANNELS * WINDOWS * _WINDOW_PITCH, DEPTH * _TAP_PITCH
 
 
 @cuda.jit(device=True)
-def _load_pixels(patches, at, pixels):
-    for h in range(PATCH):
-        row = load4(patches, at + PATCH * h)
-        pixels[4 * h], pixels[4 * h + 1], pixels[4 * h + 2], pixels[4 * h + 3] = row
-
-
-@cuda.jit(device=True)
 def _add_tap(sums, pixels, first, a, b, c, d):
     """Add four output channels' weights of a tap times the pixels of the four positions."""
     for which in range(WINDOW):
@@ -141,7 +125,9 @@ def _add_tap(sums, pixels, first, a, b, c, d):
 @cuda.jit(device=True)
 def _multiply_window(patches, patch_at, weights, weight_at, pixels, sums):
     """Add the products of a window and four output channels, in one channel."""
-    _load_pixels(patches, patch_at, pixels)
+    for h in range(PATCH):
+        row = load4(patches, patch_at + PATCH * h)
+        pixels[4 * h], pixels[4 * h + 1], pixels[4 * h + 2], pixels[4 * h + 3] = row
     for tap in range(TAPS):
         first, second, third, fourth = load4(weights, weight_at + tap * _TAP_PITCH)
         _add_tap(sums, pixels, PATCH * (tap // 3) + tap % 3, first, second, third, fourth)
@@ -160,17 +146,14 @@ def _multiply_windows(patches, patch_at, weights, weight_at, pixels, sums):
 @cuda.jit(device=True)
 def _store_windows(sums, window, first_out, bias, relu, out, codes, geometry):
     """Write the largest of a window, and its code, for four output channels."""
-    rows, plane = uint32(geometry.rows), uint32(geometry.target_plane)
+    rows, plane = geometry.rows, geometry.target_plane
     n = window // plane
-    at = uint32(n * uint32(rows * plane) + (window - n * plane) + first_out * plane)
-    if window < uint32(geometry.images) * plane:
+    at = uint32(n * (rows * plane) + (window - n * plane) + first_out * plane)
+    if window < geometry.images * plane:
         for i in range(THREAD_OUTS):
             m = uint32(first_out + i)
             if m < rows:
-                addend, k = bias[m], WINDOW * i
-                best, code = pooled(
-                    sums[k] + addend, sums[k + 1] + addend, sums[k + 2] + addend, sums[k + 3] + addend, relu
-                )
+                best, code = pooled(sums, WINDOW * i, bias[m], relu)
                 out[uint32(at + i * plane)], codes[uint32(at + i * plane)] = best, uint8(code)
 
 
@@ -184,16 +167,16 @@ def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, geometry: Conv
     fetched, fetched_weights = cuda.local.array(CHANNELS, float32), cuda.local.array(_LOADS, float32)
     thread = uint32(cuda.threadIdx.x)
     first_window, first_row = uint32(cuda.blockIdx.x * WINDOWS), uint32(cuda.blockIdx.y * OUTS)
-    height, width, channels = uint32(geometry.source_h), uint32(geometry.source_w), uint32(geometry.channels)
+    height, width, channels = geometry.source_h, geometry.source_w, geometry.channels
 
     # Each thread loads a pixel of a window, the same one in every channel, and weights of an output channel.
     n, top, left = window_by_window(geometry, uint32((first_window + thread // PIXELS) * WINDOW))
     h = uint32(top + geometry.start_h + thread % PIXELS // PATCH)
     w = uint32(left + geometry.start_w + thread % PATCH)
-    is_inside = (n < uint32(geometry.images)) & (h < height) & (w < width)
+    is_inside = (n < geometry.images) & (h < height) & (w < width)
     source, size = uint32((n * channels * height + h) * width + w), uint32(height * width)
     row, k = uint32(first_row + thread // _LOADERS), thread % _LOADERS
-    depth = uint32(channels * TAPS) if row < uint32(geometry.rows) else uint32(0)
+    depth = uint32(channels * TAPS) if row < geometry.rows else uint32(0)
     weight_from = uint32(row * geometry.weight_m + k)
     patch_to = thread // PIXELS * _WINDOW_PITCH + thread % PIXELS
     weight_to = k * _TAP_PITCH + thread // _LOADERS
@@ -239,8 +222,8 @@ _FIRST_PATCHES, _FIRST_WEIGHTS = WARP * _WINDOW_PITCH, TAPS * _TAP_PITCH
 @cuda.jit
 @device.signature(f"void({AT}, {_LAYER})")
 def gather_conv2d_pool_kernel(
-    images, labels, order, cursor, batch_size, other, advances, scale, shift, plane, x, y, weight, bias, relu,
-    out, codes, geometry: ConvGeometry,
+    images, labels, order, cursor, other, factors, batch: Batch, x, y, weight, bias, relu, out, codes,
+    geometry: ConvGeometry,
 ):  # fmt: skip
     """Compute a window per lane of a block, from the data set, and gather a share of the batch per thread."""
     patches = cuda.shared.array(_FIRST_PATCHES, float32, alignment=16)
@@ -248,33 +231,32 @@ def gather_conv2d_pool_kernel(
     sums, pixels = cuda.local.array(WINDOW_SUMS, float32), cuda.local.array(PIXELS, float32)
     warp, lane = warp_and_lane()
     window, first_out = uint32(cuda.blockIdx.x * WARP + lane), uint32(warp * THREAD_OUTS)
-    height, width, channels = uint32(geometry.source_h), uint32(geometry.source_w), int32(geometry.channels)
+    height, width, channels = geometry.source_h, geometry.source_w, int32(geometry.channels)
     n, top, left = window_by_window(geometry, uint32(window * WINDOW))
     # A window's pixels are loaded by its threads, two each.
     h = uint32(top + geometry.start_h + warp // 2)
     w = uint32(left + geometry.start_w + warp % 2 * 2)
-    is_inside, index = (n < uint32(geometry.images)) & (h < height), index_at(order, cursor, batch_size, n)
+    is_inside, index = (n < geometry.images) & (h < height), index_at(order, cursor, batch.size, n)
     for i in range(WINDOW_SUMS):
         sums[i] = 0
     for c in range(channels):
         for j in range(2):
-            pixel = float32(0)
+            pixel = ZERO
             if is_inside & (uint32(w + j) < width):
                 at = uint32((c * height + h) * width + w + j)
-                pixel = normalised(images, index, at, c, scale, shift)
+                pixel = normalised(images, index, at, c, factors)
             patches[lane * _WINDOW_PITCH + 2 * warp + j] = pixel
         tap = warp
         while tap < TAPS:
-            weights[tap * _TAP_PITCH + lane] = float32(0)
-            if lane < uint32(geometry.rows):
+            weights[tap * _TAP_PITCH + lane] = 0
+            if lane < geometry.rows:
                 weights[tap * _TAP_PITCH + lane] = weight[uint32(lane * geometry.weight_m + c * TAPS + tap)]
             tap = uint32(tap + FIRST_WARPS)
         cuda.syncthreads()
         _multiply_window(patches, uint32(lane * _WINDOW_PITCH), weights, first_out, pixels, sums)
         cuda.syncthreads()
     _store_windows(sums, window, first_out, bias, relu, out, codes, geometry)
-    position = order, cursor, batch_size, other, advances
-    gather_share((images, labels, scale, shift, plane), position, x, y)
+    gather_share((images, labels), (order, cursor, other), factors, batch, x, y)
 
 
 #: The fewest channels for which `conv2d_pool_windows_kernel` is worth its barriers. Products with enough
@@ -307,4 +289,5 @@ def conv2d_pool(x, weight, bias, relu, window, out, codes, gathering=()):
     else:
         kernel, threads, grid = _KERNELS[tile], tile.threads, grid_of(tile, geometry)
     flat = [array.reshape(-1) for array in (x, weight, out, codes)]
-    device.launch(kernel, grid, threads, *(gathering or flat[:1]), flat[1], bias, relu, *flat[2:], geometry)
+    arguments = *(gathering or flat[:1]), flat[1], bias, relu, *flat[2:], device.for_kernel(geometry)
+    device.launch(kernel, grid, threads, *arguments)

@@ -11,7 +11,7 @@ up their parts: the block of a sample does it for its row.
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ONE, ZERO, cuda, float32, uint32
 from cnn_numba.ops.activation.gpu import relu_gradient
 from cnn_numba.ops.dense import checks as dense
 from cnn_numba.ops.dense.gpu import linear_scratch
@@ -35,14 +35,14 @@ def _dot(a, b, ones, first, step):
 
     It adds in this order. LOADS pairs are requested before the first product waits for one.
     """
-    total = float32(0)
+    total = ZERO
     left, right = cuda.local.array(LOADS, float32), cuda.local.array(LOADS, float32)
     while first < uint32(a.size):
         for j in range(LOADS):
             i = uint32(first + j * step)
-            left[j] = a[i] if i < uint32(a.size) else float32(0)
-            right[j] = b[i] if i < uint32(a.size) else float32(0)
-            right[j] = float32(1) if ones else right[j]
+            left[j] = a[i] if i < uint32(a.size) else ZERO
+            right[j] = b[i] if i < uint32(a.size) else ZERO
+            right[j] = ONE if ones else right[j]
         for j in range(LOADS):
             total += left[j] * right[j]
         first = uint32(first + LOADS * step)
@@ -58,7 +58,7 @@ def _finish_hidden(parts, bias, row, hidden):
         total, at, end = bias[i], uint32(row * units + i), uint32(parts.size)
         while at < end:
             for j in range(PARTS):
-                values[j] = parts[at] if at < end else float32(0)
+                values[j] = parts[at] if at < end else ZERO
                 at = uint32(at + step)
             for j in range(PARTS):
                 total += values[j]
@@ -174,7 +174,7 @@ def linear_cross_entropy_sums_kernel(grad_logits, x, logits, labels, losses, gra
         if cuda.blockIdx.x == 0:
             add_metrics(losses, logits, labels, totals)
         return
-    i = uint32(cuda.blockIdx.x * WARP + thread % uint32(WARP))
+    i = uint32(cuda.blockIdx.x * WARP + thread % WARP)
     total = _sum_samples(grad_logits, x, k, i)
     if thread < WARP:
         if i < inputs:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ONE, ZERO, cuda, float32, uint32
 from cnn_numba.ops.fused.gpu_forward import DEAD
 from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, store4, unsigned_divmod, warp_and_lane
 
@@ -66,21 +66,14 @@ def _fetch_weights(weight, oc, first_channel, lane, planes, values):
             values[i] = weight[first + WARP * i]
 
 
-@cuda.jit(device=True)
-def _stash_weights(values, at, weights):
-    """Store the kernels; they are 9 numbers apart, so those of 32 channels begin in different banks."""
-    for i in range(TAPS):
-        weights[at + WARP * i] = values[i]
-
-
 def by_code(add):
     """Make the device function that calls `add` for the position in a window's code."""
 
     @cuda.jit(device=True)
     def add_window(sums, at, code, gradient, values):
-        if code == float32(0):
+        if code == ZERO:
             add(sums, at, 0, 0, gradient, values)
-        elif code == float32(1):
+        elif code == ONE:
             add(sums, at, 0, 1, gradient, values)
         elif code == float32(2):
             add(sums, at, 1, 0, gradient, values)
@@ -173,7 +166,7 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
     first_out = uint32(0)
     while first_out < uint32(out_channels + block_step):
         # The next step's numbers are loaded while those of the current one are multiplied.
-        gradient, code = float32(0), uint32(DEAD)
+        gradient, code = ZERO, uint32(DEAD)
         if is_there & (uint32(first_out + out) < out_channels):
             gradient, code = grad_output[at], codes[at]
         at = uint32(at + ahead)
@@ -190,14 +183,16 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
         # Overwrite shared memory only after all threads have used it.
         cuda.syncthreads()
         if warp < block_step:
-            _stash_weights(fetched, uint32(weights + warp * _ROW + lane), shared)
+            # The kernels are 9 numbers apart, so those of 32 channels begin in different banks.
+            for i in range(TAPS):
+                shared[uint32(weights + warp * _ROW + lane) + WARP * i] = fetched[i]
         if lane < TOGETHER * _MOST_STEP:
             shared[to], shared[to + _CODES] = gradient, code
         cuda.syncthreads()
         first_out = uint32(first_out + block_step)
 
     size = uint32(planes.copies * WARP * planes.plane)
-    i, zero = uint32(4 * thread), float32(0)
+    i, zero = uint32(4 * thread), ZERO
     while i < size:
         store4(shared, i, zero, zero, zero, zero)
         i = uint32(i + 4 * threads)
@@ -223,7 +218,7 @@ def _store(image, n, band, first_channel, planes, grad_input):
             to = uint32(((n * planes.channels + first_channel) * height + h) * width + w)
             c = warp
             while c < count:
-                total, part, at = float32(0), uint32(0), uint32(c * planes.plane + offset)
+                total, part, at = ZERO, uint32(0), uint32(c * planes.plane + offset)
                 while part < planes.copies:
                     total += image[at]
                     at, part = at + copy, uint32(part + 1)
@@ -277,6 +272,5 @@ def conv2d_pool_backward_input(grad_output, codes, weight, window, grad_input):
     flat = [array.reshape(-1) for array in (grad_output, codes, weight, grad_input)]
     of_a_step = warps * _OF_WARP + planes.slices * planes.step * _ROW
     shared = 4 * max(of_a_step, planes.copies * WARP * planes.plane)
-    threads = WARP * warps
-    planes = Planes(*map(np.uint32, planes))
-    device.launch(conv2d_pool_backward_input_sparse_kernel, grid, threads, *flat, planes, shared=shared)
+    kernel, numbers = conv2d_pool_backward_input_sparse_kernel, device.for_kernel(planes)
+    device.launch(kernel, grid, WARP * warps, *flat, numbers, shared=shared)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ZERO, cuda, float32, uint32
 from cnn_numba.ops.fused.gpu_forward import DEAD
 from cnn_numba.ops.fused.gpu_sparse_input import PATCH, PIXELS, SIDE, TAPS, by_code
 from cnn_numba.ops.shared.warps import (
@@ -118,12 +118,12 @@ def _add_windows(first, end, at, is_there, shares, image, grad_output, codes, gr
     `at` is the first gradient of the lane's output channel in this band, if it `is_there`.
     """
     pixels = cuda.local.array(PIXELS, float32)
-    (warp, lane), total = warp_and_lane(), float32(0)
+    (warp, lane), total = warp_and_lane(), ZERO
     warp = warp * LANE_COUNT  # its first thread
     across, pitch, of_lane = shares.pooled_w, shares.pitch, lane * shares.plane
     while first < end:
         window = uint32(first + lane % TOGETHER)
-        gradient, code, source = float32(0), float32(DEAD), uint32(at + window)
+        gradient, code, source = ZERO, float32(DEAD), uint32(at + window)
         if is_there & (window < end):
             gradient, code = grad_output[source], codes[source]
         if code != DEAD:
@@ -160,7 +160,7 @@ def _write(sums, group, split, lane, first_channel, first_out, shares, table, pa
         if split == turn:
             for out in range(OUTS):
                 for tap in range(TAPS):
-                    before = table[at + (out * _ROW + tap)] if turn > 0 else float32(0)
+                    before = table[at + (out * _ROW + tap)] if turn > 0 else ZERO
                     table[at + (out * _ROW + tap)] = before + sums[TAPS * out + tap]
         cuda.syncthreads()
     weights, first = uint32(shares.channels * TAPS), first_channel * TAPS
@@ -180,7 +180,7 @@ def _write_bias(totals, first_out, shares, parts):
     """Add up the lanes' and warps' sums of each output channel, and write the bias after its weights."""
     thread, out_channels = uint32(cuda.threadIdx.x), shares.out_channels
     if (thread < BLOCK_OUTS) & (uint32(first_out + thread) < out_channels):
-        total = float32(0)
+        total = ZERO
         for split in range(SPLITS):
             for j in range(TOGETHER):
                 total += totals[thread * TOGETHER + split * GROUPS * WARP + j]
@@ -204,7 +204,7 @@ def conv2d_pool_backward_weight_sparse_kernel(grad_output, codes, x, parts, shar
     across, windows = shares.pooled_w, uint32(shares.pooled_h * shares.pooled_w)
     for i in range(SUMS):
         sums[i] = 0
-    bias, item = float32(0), uint32(cuda.blockIdx.z)
+    bias, item = ZERO, uint32(cuda.blockIdx.z)
     while item < shares.items:
         n, first_row = item // shares.bands, uint32(item % shares.bands * shares.band)
         _stage_pixels(x, n, first_channel, 2 * first_row, shares, image)
@@ -233,7 +233,7 @@ def _stage_plane(x, first, top, shares, image):
     while i < plane:
         for k in range(_WINDOWS):
             is_inside, pixel = _source_of(uint32(i + k * THREADS), top, shares)
-            values[k] = x[uint32(first + pixel)] if is_inside else float32(0)
+            values[k] = x[uint32(first + pixel)] if is_inside else ZERO
         for k in range(_WINDOWS):
             at = uint32(i + k * THREADS)
             if at < plane:
@@ -290,7 +290,7 @@ def conv2d_pool_backward_weight_few_kernel(grad_output, codes, x, parts, shares:
             _add_lanes(at, count, shares, image, grad_output, codes, sums)
         cuda.syncthreads()
         item = uint32(item + cuda.gridDim.z)
-    mine = float32(0)
+    mine = ZERO
     for i in range(LANE_SUMS):
         total = warp_sum(sums[i])
         mine = total if lane == i else mine
@@ -352,6 +352,5 @@ def conv2d_pool_backward_weight(grad_output, codes, x, window, parts):
         items = device.blocks(shares.items, _ITEMS)
     parts = parts[: min(items, most_parts(weight_shape))]
     grid = *_tiles(*weight_shape), len(parts)
-    shares = Shares(*map(np.uint32, shares))
-    device.launch(kernel, grid, THREADS, *flat, parts.reshape(-1), shares, shared=shared)
+    device.launch(kernel, grid, THREADS, *flat, parts.reshape(-1), device.for_kernel(shares), shared=shared)
     return parts

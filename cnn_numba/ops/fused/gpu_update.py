@@ -7,6 +7,8 @@ without parts.
 
 from typing import NamedTuple
 
+import numpy as np
+
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, uint32
 from cnn_numba.ops.fused.gpu_backward import blocks_of_sums
@@ -14,30 +16,31 @@ from cnn_numba.ops.gather.gpu import advance_other
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import sum_of_parts
 from cnn_numba.ops.update import checks
+from cnn_numba.ops.update.checks import Adam, adam_settings
 from cnn_numba.ops.update.gpu import ARENA, SCHEDULE, SKIPPED, THREADS, adam_at, rate_at
 
 
 class Sums(NamedTuple):
-    """How the blocks of a launch are divided."""
+    """How the blocks of a launch are divided; ints until the launch."""
 
-    blocks: int  # the first ones add up the parts of one stage
-    other_blocks: int  # those after them the parts of another
-    columns: int  # a stage's weights and bias for an output channel
-    other_columns: int
-    rest: int  # the first parameter without parts
+    blocks: np.uint32  # the first ones add up the parts of one stage
+    other_blocks: np.uint32  # those after them the parts of another
+    columns: np.uint32  # a stage's weights and bias for an output channel
+    other_columns: np.uint32
+    rest: np.uint32  # the first parameter without parts
 
 
 @cuda.jit(device=True, inline="always")
 def _parameter_with_gradient(gradients, parts, other_parts, sums):
     """Return the parameter of this thread after writing its gradient; `gradients.size` if it has none."""
     # A block has THREADS threads, whatever its shape.
-    block, begin, columns = uint32(cuda.blockIdx.x), uint32(0), uint32(sums.columns)
+    block, begin, columns = uint32(cuda.blockIdx.x), uint32(0), sums.columns
     if block >= uint32(sums.blocks + sums.other_blocks):
         thread = uint32(cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x)
         return uint32(sums.rest + (block - sums.blocks - sums.other_blocks) * THREADS + thread)
-    if block >= uint32(sums.blocks):
-        block, begin = uint32(block - uint32(sums.blocks)), uint32(parts.shape[1])
-        parts, columns = other_parts, uint32(sums.other_columns)
+    if block >= sums.blocks:
+        block, begin = uint32(block - sums.blocks), uint32(parts.shape[1])
+        parts, columns = other_parts, sums.other_columns
     i, total, is_mine = sum_of_parts(parts, block)
     if not is_mine:
         return uint32(gradients.size)
@@ -50,12 +53,10 @@ def _parameter_with_gradient(gradients, parts, other_parts, sums):
 
 
 @cuda.jit
-@device.signature(
-    f"void({', '.join([ARENA] * 4 + [SCHEDULE] + ['float32'] * 5)}, float32[:, ::1], float32[:, ::1], Sums)"
-)
+@device.signature(f"void({', '.join([ARENA] * 4)}, {SCHEDULE}, Adam, float32[:, ::1], float32[:, ::1], Sums)")
 def adam_with_sums_kernel(
-    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, other, advances, new1, beta2, new2, eps,
-    weight_decay, parts, other_parts, sums: Sums,
+    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, other, advances, how: Adam, parts,
+    other_parts, sums: Sums,
 ):  # fmt: skip
     """One thread updates at most one parameter and its means; blocks as for `sum_of_parts`."""
     advance_other(other, advances and cuda.threadIdx.y == 0)
@@ -63,7 +64,7 @@ def adam_with_sums_kernel(
     if cursor[0] == SKIPPED:
         return
     rate, scale = rate_at(rates, cursor, 0), rate_at(rates, cursor, 1)
-    adam_at(i, parameters, gradients, exp_avg, exp_avg_sq, rate, scale, new1, beta2, new2, eps, weight_decay)
+    adam_at(i, parameters, gradients, exp_avg, exp_avg_sq, rate, scale, how)
 
 
 def adam_update_with_sums(
@@ -82,8 +83,8 @@ def adam_update_with_sums(
     columns = [parts.shape[1] // len(grad_bias) for parts, _, grad_bias in stages]
     rest = sum(parts.shape[1] for parts, _, _ in stages)
     grid = sum(blocks) + device.blocks(parameters.size - rest, THREADS)
-    layout = Sums(blocks[0], sum(blocks[1:]), columns[0], columns[-1], rest)
+    layout = device.for_kernel(Sums(blocks[0], sum(blocks[1:]), columns[0], columns[-1], rest))
     schedule = rates, cursor, cursor if advances is None else advances, advances is not None
-    arguments = *arenas, *schedule, *checks.adam_settings(*how), stages[0][0], stages[-1][0], layout
+    arguments = *arenas, *schedule, adam_settings(*how), stages[0][0], stages[-1][0], layout
     device.launch(adam_with_sums_kernel, grid, block, *arguments)
     return parameters

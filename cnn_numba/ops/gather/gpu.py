@@ -17,7 +17,7 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32, uint64
 from cnn_numba.ops.gather import checks, constants
 from cnn_numba.ops.shapes import DEVICE
-from cnn_numba.ops.shared.warps import unsigned_divmod
+from cnn_numba.ops.shared.warps import own_element, unsigned_divmod
 
 THREADS = 256
 
@@ -30,15 +30,15 @@ def _label(labels, index):
     return labels[index]
 
 
-def _scale_and_shift(mean, std, channels):
-    """Return scale and shift of each channel as arrays on the device."""
+def _factors(mean, std, channels):
+    """Return scale and shift of each channel as one array (2, C) on the device."""
     return _copy_once(*constants.normalisation(mean, std, channels))
 
 
 # Without a limit: a full cache would free arrays that a graph still uses.
 @functools.cache
 def _copy_once(mean, std):
-    return tuple(map(device.to_device, constants.scale_and_shift(mean, std)))
+    return device.to_device(np.stack(constants.scale_and_shift(mean, std)))
 
 
 def _rows(images):
@@ -68,20 +68,20 @@ def advance_other(cursor, is_wanted):
 
 
 @cuda.jit(device=True)
-def normalised(images, index, pixel, channel, scale, shift):
+def normalised(images, index, pixel, channel, factors):
     """Return a pixel of image `index`, NaN if there is no such image."""
     if index < 0 or index >= images.shape[0]:
         return float32(math.nan)
-    return images[index, pixel] * scale[channel] + shift[channel]
+    return images[index, pixel] * factors[0, channel] + factors[1, channel]
 
 
 @cuda.jit
-@device.signature("void(uint8[:, ::1], int64[::1], float32[::1], float32[::1], uint32, float32[:, ::1])")
-def gather_batch_kernel(images, indices, scale, shift, plane, out):
+@device.signature("void(uint8[:, ::1], int64[::1], float32[:, ::1], uint32, float32[:, ::1])")
+def gather_batch_kernel(images, indices, factors, plane, out):
     """One thread normalises one pixel of `out` (n, C * H * W); a grid of one dimension covers them all."""
     sample, pixel = unsigned_divmod(uint32(cuda.grid(1)), out.shape[1])
     if sample < out.shape[0]:
-        out[sample, pixel] = normalised(images, indices[sample], pixel, pixel // plane, scale, shift)
+        out[sample, pixel] = normalised(images, indices[sample], pixel, pixel // plane, factors)
 
 
 def gather_batch(images, indices, mean, std, out=None):
@@ -99,8 +99,8 @@ def gather_batch(images, indices, mean, std, out=None):
     [1.0, -1.0, nan]
     """
     *_, out = checks.gather_batch(DEVICE, images, indices, out)
-    scale, shift = _scale_and_shift(mean, std, images.shape[1])
-    arguments = _rows(images), indices, scale, shift, np.uint32(math.prod(images.shape[2:])), _rows(out)
+    factors, plane = _factors(mean, std, images.shape[1]), np.uint32(math.prod(images.shape[2:]))
+    arguments = _rows(images), indices, factors, plane, _rows(out)
     device.launch_for_each(gather_batch_kernel, out.size, THREADS, *arguments)
     return out
 
@@ -109,8 +109,8 @@ def gather_batch(images, indices, mean, std, out=None):
 @device.signature("void(int32[::1], int64[::1], int32[::1])")
 def gather_labels_kernel(labels, indices, out):
     """One thread picks one label; a grid of one dimension covers them all."""
-    i = uint32(cuda.grid(1))
-    if i < out.size:
+    i, exists = own_element(out)
+    if exists:
         out[i] = _label(labels, indices[i])
 
 
@@ -121,24 +121,29 @@ def gather_labels(labels, indices, out=None):
     return out
 
 
+class Batch(NamedTuple):
+    """The size of earlier batches, the pixels of a channel, and whether the other cursor advances."""
+
+    size: int
+    plane: np.uint32
+    advances: bool
+
+
+_DATA, _POSITION = "uint8[:, ::1], int32[::1]", "int64[::1], int32[::1]"
 #: The types of the arguments that `gather_batch_at` passes to a kernel.
-AT = (
-    "uint8[:, ::1], int32[::1], int64[::1], int32[::1], int64, int32[::1], bool, float32[::1], "
-    "float32[::1], uint32, float32[:, ::1], int32[::1]"
-)
+AT = f"{_DATA}, {_POSITION}, int32[::1], float32[:, ::1], Batch, float32[:, ::1], int32[::1]"
 
 
 @cuda.jit(device=True)
-def gather_share(data, position, x, y):
+def gather_share(data, position, factors, batch, x, y):
     """Normalise a thread's pixels of `x` (n, C * H * W), and pick the label with the first of an image."""
-    images, labels, scale, shift, plane = data
-    order, cursor, batch_size, other, advances = position
-    advance_other(other, advances)
+    (images, labels), (order, cursor, other) = data, position
+    advance_other(other, batch.advances)
     i = uint32(cuda.grid(1))
     while i < uint32(x.size):
         sample, pixel = unsigned_divmod(i, x.shape[1])
-        index = index_at(order, cursor, batch_size, sample)
-        x[sample, pixel] = normalised(images, index, pixel, pixel // plane, scale, shift)
+        index = index_at(order, cursor, batch.size, sample)
+        x[sample, pixel] = normalised(images, index, pixel, pixel // batch.plane, factors)
         if pixel == 0:
             y[sample] = _label(labels, index)
         i = uint32(i + cuda.gridsize(1))
@@ -146,12 +151,9 @@ def gather_share(data, position, x, y):
 
 @cuda.jit
 @device.signature(f"void({AT})")
-def gather_batch_at_kernel(
-    images, labels, order, cursor, batch_size, other, advances, scale, shift, plane, x, y
-):
+def gather_batch_at_kernel(images, labels, order, cursor, other, factors, batch: Batch, x, y):
     """Gather one pixel per thread; a grid of one dimension covers them all."""
-    position = order, cursor, batch_size, other, advances
-    gather_share((images, labels, scale, shift, plane), position, x, y)
+    gather_share((images, labels), (order, cursor, other), factors, batch, x, y)
 
 
 def gather_batch_at(
@@ -205,14 +207,13 @@ def gather_batch_at(
     [ 0 -1] [ 0. nan]
     """
     checks.gather_batch_at(DEVICE, images, labels, order, cursor, x, y, advances)
-    batch_size = checks.batch_size_of(x, batch_size)
-    scale, shift = _scale_and_shift(mean, std, images.shape[1])
+    plane = math.prod(images.shape[2:])
+    batch = device.for_kernel(Batch(checks.batch_size_of(x, batch_size), plane, advances is not None))
     # A kernel needs some array, and ignores it.
-    other = cursor if advances is None else advances
-    position = order, cursor, batch_size, other, advances is not None
-    factors = scale, shift, np.uint32(math.prod(images.shape[2:]))
+    position = order, cursor, cursor if advances is None else advances
+    factors = _factors(mean, std, images.shape[1])
     launch = launch or functools.partial(device.launch_for_each, gather_batch_at_kernel, x.size, THREADS)
-    launch(_rows(images), labels, *position, *factors, _rows(x), y)
+    launch(_rows(images), labels, *position, factors, batch, _rows(x), y)
     return x, y
 
 
@@ -236,7 +237,7 @@ def advance(cursor):
 
 # --- Images moved and mirrored -----------------------------------------------------------------------------
 
-_HOW = "float32[::1], float32[::1], Crop"
+_HOW = "float32[:, ::1], Crop"
 
 
 class Crop(NamedTuple):
@@ -276,24 +277,24 @@ def _source(index, pixel, crop, seed, epoch):
 
 
 @cuda.jit(device=True)
-def _augmented(images, index, pixel, scale, shift, crop, seed, epoch):
+def _augmented(images, index, pixel, factors, crop, seed, epoch):
     """Return a pixel of image `index`, moved and mirrored at random; NaN if there is no such image."""
     if index < 0 or index >= images.shape[0]:
         return float32(math.nan)
     channel, source = _source(index, pixel, crop, seed, epoch)
     if source < 0:
-        return shift[channel]  # black
-    return images[index, source] * scale[channel] + shift[channel]
+        return factors[1, channel]  # black
+    return images[index, source] * factors[0, channel] + factors[1, channel]
 
 
 @cuda.jit
 @device.signature(f"void(uint8[:, ::1], int64[::1], {_HOW}, uint32, uint32, float32[:, ::1])")
-def gather_augmented_kernel(images, indices, scale, shift, crop: Crop, seed, epoch, out):
+def gather_augmented_kernel(images, indices, factors, crop: Crop, seed, epoch, out):
     """One thread writes one pixel of `out` (n, C * H * W); a grid of one dimension covers them all."""
     sample, pixel = unsigned_divmod(uint32(cuda.grid(1)), out.shape[1])
     if sample < out.shape[0]:
         index = indices[sample]
-        out[sample, pixel] = _augmented(images, index, pixel, scale, shift, crop, seed, epoch)
+        out[sample, pixel] = _augmented(images, index, pixel, factors, crop, seed, epoch)
 
 
 def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out=None):
@@ -303,28 +304,23 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
     """
     padding, flip, *words = checks.augmentation(padding, flip, seed, epoch)
     *_, out = checks.gather_batch(DEVICE, images, indices, out)
-    factors = _scale_and_shift(mean, std, images.shape[1])
+    factors = _factors(mean, std, images.shape[1])
     crop = Crop(*images.shape[2:], padding, flip)
-    arguments = _rows(images), indices, *factors, crop, *map(np.uint32, words), _rows(out)
+    arguments = _rows(images), indices, factors, crop, *map(np.uint32, words), _rows(out)
     device.launch_for_each(gather_augmented_kernel, out.size, THREADS, *arguments)
     return out
 
 
 @cuda.jit
-@device.signature(
-    f"void(uint8[:, ::1], int32[::1], int64[::1], int32[::1], int64, {_HOW}, uint32[::1], "
-    "float32[:, ::1], int32[::1])"
-)
-def gather_augmented_at_kernel(
-    images, labels, order, cursor, batch_size, scale, shift, crop: Crop, draw, x, y
-):
+@device.signature(f"void({_DATA}, {_POSITION}, int64, {_HOW}, uint32[::1], float32[:, ::1], int32[::1])")
+def gather_augmented_at_kernel(images, labels, order, cursor, batch_size, factors, crop: Crop, draw, x, y):
     """One thread writes one pixel of `x` (n, C * H * W); the first of an image also picks the label."""
     i = uint32(cuda.grid(1))
     sample = uint32(i // uint32(x.shape[1]))
     if sample < x.shape[0]:
-        pixel = uint32(i - sample * uint32(x.shape[1]))
+        pixel = uint32(i - sample * x.shape[1])
         index = index_at(order, cursor, batch_size, sample)
-        x[sample, pixel] = _augmented(images, index, pixel, scale, shift, crop, draw[0], draw[1])
+        x[sample, pixel] = _augmented(images, index, pixel, factors, crop, draw[0], draw[1])
         if pixel == 0:
             y[sample] = _label(labels, index)
 
@@ -351,8 +347,8 @@ def gather_augmented_at(images, labels, order, cursor, mean, std, padding, flip,
     padding, flip, *_ = checks.augmentation(padding, flip)
     checks.gather_augmented_at(DEVICE, images, labels, order, cursor, draw, x, y)
     batch_size = checks.batch_size_of(x, batch_size)
-    factors = _scale_and_shift(mean, std, images.shape[1])
+    factors = _factors(mean, std, images.shape[1])
     crop = Crop(*images.shape[2:], padding, flip)
-    arguments = _rows(images), labels, order, cursor, batch_size, *factors, crop, draw, _rows(x), y
+    arguments = _rows(images), labels, order, cursor, batch_size, factors, crop, draw, _rows(x), y
     device.launch_for_each(gather_augmented_at_kernel, x.size, THREADS, *arguments)
     return x, y

@@ -11,7 +11,7 @@ gradient of its row are NaN, and its answer counts as wrong.
 import math
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, int32, uint32
+from cnn_numba.device.compiler import ONE, ZERO, cuda, float32, int32, uint32
 from cnn_numba.ops.loss import checks
 from cnn_numba.ops.loss.checks import Target, target_of
 from cnn_numba.ops.shapes import DEVICE
@@ -31,7 +31,7 @@ def _largest_and_total(logits, row):
         if logits[row, k] > largest:
             largest = logits[row, k]
     largest = warp_max(largest)
-    total = float32(0)
+    total = ZERO
     for k in range(lane, classes, LANE_COUNT):
         total += math.exp(logits[row, k] - largest)
     return largest, warp_sum(total)
@@ -40,7 +40,7 @@ def _largest_and_total(logits, row):
 @cuda.jit(device=True)
 def _share_of_all(logits, row, target, largest):
     """Return the sum of target.each * (logit - largest) over a row, to all lanes of its warp."""
-    total = float32(0)
+    total = ZERO
     if target.each > 0:  # the same for all lanes
         for k in range(uint32(cuda.threadIdx.x), uint32(logits.shape[1]), LANE_COUNT):
             total += target.each * (logits[row, k] - largest)
@@ -78,7 +78,7 @@ def cross_entropy_forward_kernel(logits, labels, target: Target, losses, probabi
     of_all = _share_of_all(logits, row, target, largest)
     if lane == 0:
         losses[row] = _loss(logits, row, uint32(labels[row]), target, largest, total) - of_all
-    scale = float32(1) / total
+    scale = ONE / total
     for k in range(lane, uint32(logits.shape[1]), LANE_COUNT):
         probabilities[row, k] = math.exp(logits[row, k] - largest) * scale
 
@@ -132,7 +132,7 @@ def forward_backward_row(logits, labels, row, target, losses, grad_logits):
     of_all = _share_of_all(logits, row, target, largest)
     if lane == 0:
         losses[row] = _loss(logits, row, label, target, largest, total) - of_all
-    to_probability = float32(1) / total
+    to_probability = ONE / total
     for k in range(lane, classes, LANE_COUNT):
         probability = math.exp(logits[row, k] - largest) * to_probability
         grad_logits[row, k] = _gradient(probability, k, label, classes, target)
@@ -176,7 +176,7 @@ def add_metrics(losses, logits, labels, totals):
     """Let each thread judge every `blockDim.x`-th row, and add up the block's results."""
     thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
     rows = uint32(labels.size)
-    loss, right = float32(0), 0
+    loss, right = ZERO, 0
     first = uint32(0)
     while first < rows:  # also in threads without a row: all must call syncthreads_count
         row = first + thread

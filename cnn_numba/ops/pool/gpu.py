@@ -16,11 +16,11 @@ import math
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ZERO, cuda, float32, uint32
 from cnn_numba.ops.pool import checks
 from cnn_numba.ops.shapes import DEVICE, Window2d
 from cnn_numba.ops.shared.views import flat_planes, merge_axes
-from cnn_numba.ops.shared.warps import ALL_LANES, LANE_COUNT, WARP
+from cnn_numba.ops.shared.warps import ALL_LANES, LANE_COUNT, WARP, own_element
 
 THREADS = 256
 
@@ -62,8 +62,8 @@ def larger(best, where, value, here):
 @device.signature("void(float32[:, :, ::1], Window2d, float32[::1], int32[::1])")
 def max_pool2d_forward_naive_kernel(x, window: Window2d, out, argmax):
     """Compare the pixels of one window, one output per thread; launched over all outputs."""
-    i = uint32(cuda.grid(1))
-    if i >= uint32(out.size):
+    i, exists = own_element(out)
+    if not exists:
         return
     plane, oh, ow = coordinates(i, window.out_h, window.out_w)
     top, bottom = _covered(oh, window.kernel_h, window.stride_h, window.padding_h, x.shape[1])
@@ -82,8 +82,8 @@ def max_pool2d_forward_naive_kernel(x, window: Window2d, out, argmax):
 @device.signature("void(float32[:, :, ::1], float32[::1], int32[::1])")
 def max_pool2d_forward_2x2_kernel(x, out, argmax):
     """Compare the four pixels of one 2x2 window, one output per thread; launched over all outputs."""
-    i = uint32(cuda.grid(1))
-    if i >= uint32(out.size):
+    i, exists = own_element(out)
+    if not exists:
         return
     plane, oh, ow = coordinates(i, x.shape[1] >> 1, x.shape[2] >> 1)
     h, w = uint32(oh + oh), uint32(ow + ow)
@@ -160,13 +160,13 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
 @device.signature("void(float32[:, :, ::1], Window2d, float32, float32[::1])")
 def avg_pool2d_forward_naive_kernel(x, window: Window2d, share, out):
     """Add up the pixels of one window, one output per thread; launched over all outputs."""
-    i = uint32(cuda.grid(1))
-    if i >= out.size:
+    i, exists = own_element(out)
+    if not exists:
         return
     plane, oh, ow = coordinates(i, window.out_h, window.out_w)
     top, bottom = _covered(oh, window.kernel_h, window.stride_h, window.padding_h, x.shape[1])
     left, right = _covered(ow, window.kernel_w, window.stride_w, window.padding_w, x.shape[2])
-    total = float32(0)
+    total = ZERO
     for h in range(top, bottom):
         for w in range(left, right):
             total += x[plane, h, w]
@@ -185,13 +185,13 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
 @device.signature("void(float32[:, :, ::1], Window2d, float32, float32[:, :, ::1])")
 def avg_pool2d_backward_gather_kernel(grad_output, window: Window2d, share, grad_input):
     """Add up the gradients of the windows that hold one pixel, one pixel per thread; over all pixels."""
-    i = uint32(cuda.grid(1))
-    if i >= grad_input.size:
+    i, exists = own_element(grad_input)
+    if not exists:
         return
     plane, h, w = coordinates(i, grad_input.shape[1], grad_input.shape[2])
     first_h, behind_h = _holding(h, window.kernel_h, window.stride_h, window.padding_h, window.out_h)
     first_w, behind_w = _holding(w, window.kernel_w, window.stride_w, window.padding_w, window.out_w)
-    total = float32(0)
+    total = ZERO
     for oh in range(first_h, behind_h):
         for ow in range(first_w, behind_w):
             total += grad_output[plane, oh, ow]
@@ -202,14 +202,14 @@ def avg_pool2d_backward_gather_kernel(grad_output, window: Window2d, share, grad
 @device.signature("void(float32[:, :, ::1], Window2d, float32, float32[:, :, ::1])")
 def avg_pool2d_backward_disjoint_kernel(grad_output, window: Window2d, share, grad_input):
     """Take the gradient of the only window that may hold a pixel, one pixel per thread; over all pixels."""
-    i = uint32(cuda.grid(1))
-    if i >= grad_input.size:
+    i, exists = own_element(grad_input)
+    if not exists:
         return
     stride_h, stride_w = uint32(window.stride_h), uint32(window.stride_w)
     plane, h, w = coordinates(i, grad_input.shape[1], grad_input.shape[2])
     row, column = uint32(h + window.padding_h), uint32(w + window.padding_w)
     oh, ow = row // stride_h, column // stride_w
-    value = float32(0)
+    value = ZERO
     # A pixel may lie in a gap between two windows, or after the last.
     inside_h = row - oh * stride_h < uint32(window.kernel_h) and oh < uint32(window.out_h)
     inside_w = column - ow * stride_w < uint32(window.kernel_w) and ow < uint32(window.out_w)

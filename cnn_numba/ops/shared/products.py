@@ -24,7 +24,7 @@ from cnn_numba.ops.shared.tensor_cores import (
     round_to_tf32,
     to_tf32,
 )
-from cnn_numba.ops.shared.warps import load4
+from cnn_numba.ops.shared.warps import load4, warp_and_lane
 
 REDUCED = "tf32", "float16", "bfloat16"
 
@@ -141,7 +141,7 @@ def _fragments(tile, row_pitch, column_pitch):
     """
     thread_columns = tile.thread_columns
     row_tiles, column_tiles = tile.thread_rows // 2, thread_columns // 2
-    row_step, column_step = uint32(4 * row_pitch), uint32(4 * column_pitch)
+    row_step, column_step = 4 * row_pitch, 4 * column_pitch
     first, _, _ = thread_results(tile)
     pack = pack_bfloat16 if tile.precision == "bfloat16" else pack_float16
     product = multiply_bfloat16 if tile.precision == "bfloat16" else multiply_float16
@@ -149,9 +149,10 @@ def _fragments(tile, row_pitch, column_pitch):
     @cuda.jit(device=True)
     def begin():
         row, column = first()
-        k, line = uint32(cuda.threadIdx.x) % 4, uint32(cuda.threadIdx.x) // uint32(4) % uint32(8)
-        column = uint32(column - uint32(2) * k + line)  # of the right operand, too, a lane holds one line
-        return row + k * uint32(row_pitch), column + k * uint32(column_pitch)
+        _, lane = warp_and_lane()
+        k, line = lane % 4, lane // 4
+        column = uint32(column - 2 * k + line)  # of the right operand, too, a lane holds one line
+        return uint32(row + k * row_pitch), uint32(column + k * column_pitch)
 
     @cuda.jit(device=True)
     def multiply_tf32_pieces(left, below, right, sums):
@@ -177,11 +178,11 @@ def _fragments(tile, row_pitch, column_pitch):
     def multiply(tile, row_at, column_at, rows, columns, sums):
         hold_loads()
         for j in range(column_tiles):
-            right = four(tile, column_at + uint32(8 * j), column_step)
+            right = four(tile, column_at + 8 * j, column_step)
             columns[4 * j], columns[4 * j + 1], columns[4 * j + 2], columns[4 * j + 3] = right
         for i in range(row_tiles):
-            left = four(tile, row_at + uint32(16 * i), row_step)
-            below = four(tile, row_at + uint32(16 * i + 8), row_step)
+            left = four(tile, row_at + 16 * i, row_step)
+            below = four(tile, row_at + 16 * i + 8, row_step)
             for j in range(column_tiles):
                 right = columns[4 * j], columns[4 * j + 1], columns[4 * j + 2], columns[4 * j + 3]
                 at = 2 * i * thread_columns + 2 * j
@@ -222,7 +223,7 @@ def _multiplier(tile, row_pitch, column_pitch, steps, in_the_middle=_go_on):
     """
     if steps > 1:
         half = _multiplier(tile, row_pitch, column_pitch, steps // 2)
-        row_jump, column_jump = uint32(steps // 2 * row_pitch), uint32(steps // 2 * column_pitch)
+        row_jump, column_jump = steps // 2 * row_pitch, steps // 2 * column_pitch
 
         @cuda.jit(device=True)
         def multiply(tile, row_at, column_at, rows, columns, sums):
@@ -265,7 +266,7 @@ def _tile_multiplier(tile, left_pitch, right_pitch):
         steps, numbers = 8, (tile.thread_rows, tile.thread_columns)
         first, _, _ = thread_results(tile)
         multiply = _multiplier(tile, left_pitch, right_pitch, steps, hold_loads)
-    left_jump, right_jump = uint32(steps * left_pitch), uint32(steps * right_pitch)
+    left_jump, right_jump = steps * left_pitch, steps * right_pitch
     size = tile.depth * left_pitch
 
     @cuda.jit(device=True)
@@ -284,7 +285,7 @@ def product_engine(tile, left, right):
     It fills the local array `sums` with the thread's results, row by row, each a sum over k from `begin` to
     `end`. The whole block must call it: it has barriers.
     """
-    depth, results = uint32(tile.depth), tile.results
+    depth, results = tile.depth, tile.results
     row_loads, column_loads = tile.row_loads, tile.column_loads
     left_half, half = tile.depth * left.pitch, tile.depth * (left.pitch + right.pitch)
     size = 2 * half
@@ -311,7 +312,7 @@ def product_engine(tile, left, right):
         next_left = cuda.local.array(row_loads, float32)
         next_right = cuda.local.array(column_loads, float32)
         for i in range(results):
-            sums[i] = float32(0)
+            sums[i] = 0
         row, column = first()
         # The half that is read and the one that is written change places at each step. All places are carried
         # along: the compiler would work them out again from the thread's number.
@@ -348,10 +349,9 @@ def transposed_load(depth_step, threads):
 
     @cuda.jit(device=True)
     def k_and_line():
-        thread = uint32(cuda.threadIdx.x)
-        warp, lane = thread // uint32(32), thread % uint32(32)
-        k = lane % uint32(lanes) + warp % uint32(groups) * uint32(lanes)
-        line = lane // uint32(lanes) + warp // uint32(groups) * uint32(warp_lines)
+        warp, lane = warp_and_lane()
+        k = lane % lanes + warp % groups * lanes
+        line = lane // lanes + warp // groups * warp_lines
         return uint32(k), uint32(line)
 
     return k_and_line
@@ -363,7 +363,7 @@ def begin_at(k_and_line, pitch):
     @cuda.jit(device=True)
     def begin(source):
         k, line = k_and_line()
-        return uint32(k * uint32(pitch) + line)
+        return uint32(k * pitch + line)
 
     return begin
 

@@ -2,10 +2,10 @@
 
 import math
 
-from cnn_numba.device.compiler import cuda, float32, uint32
-from cnn_numba.ops.shared.warps import store4
+from cnn_numba.device.compiler import ZERO, cuda, float32, uint32
+from cnn_numba.ops.shared.warps import store4, warp_and_lane
 
-MINUS_INFINITY, ZERO = float32(-math.inf), float32(0)
+MINUS_INFINITY = float32(-math.inf)
 OUTSIDE = uint32(0xFFFFFFFF)  # a place outside of every array
 
 # How the 32 threads of a warp lie on its results. Reading four numbers each, they read 8 x 4 neighbours of a
@@ -22,20 +22,16 @@ def thread_results(tile):
     """
     if tile.tensor_cores:
         return _fragment_results(tile)
-    group, lanes_across = min(4, tile.thread_rows), uint32(LANES_ACROSS)
+    group = min(4, tile.thread_rows)
     row_step, column_step = LANES_DOWN * group, LANES_ACROSS * 4
-    warp_rows, warp_columns = (
-        uint32(LANES_DOWN * tile.thread_rows),
-        uint32(LANES_ACROSS * tile.thread_columns),
-    )
-    warps_across = uint32(tile.columns // (LANES_ACROSS * tile.thread_columns))
+    warp_rows, warp_columns = LANES_DOWN * tile.thread_rows, LANES_ACROSS * tile.thread_columns
+    warps_across = tile.columns // warp_columns
 
     @cuda.jit(device=True)
     def first():
-        thread = uint32(cuda.threadIdx.x)
-        warp, lane = thread // uint32(32), thread % uint32(32)
-        row = warp // warps_across * warp_rows + lane // lanes_across * uint32(group)
-        column = warp % warps_across * warp_columns + lane % lanes_across * 4
+        warp, lane = warp_and_lane()
+        row = warp // warps_across * warp_rows + lane // LANES_ACROSS * group
+        column = warp % warps_across * warp_columns + lane % LANES_ACROSS * 4
         return uint32(row), uint32(column)
 
     @cuda.jit(device=True)
@@ -54,15 +50,14 @@ def _fragment_results(tile):
 
     Those of 16 x 8 are two pairs of neighbours, eight rows apart; a warp has several such pieces.
     """
-    warp_rows, warp_columns = uint32(8 * tile.thread_rows), uint32(4 * tile.thread_columns)
-    warps_across = uint32(tile.columns // (4 * tile.thread_columns))
+    warp_rows, warp_columns = 8 * tile.thread_rows, 4 * tile.thread_columns
+    warps_across = tile.columns // warp_columns
 
     @cuda.jit(device=True)
     def first():
-        thread = uint32(cuda.threadIdx.x)
-        warp, lane = thread // 32, thread % uint32(32)
-        row = warp // warps_across * warp_rows + lane // uint32(4)
-        return uint32(row), warp % warps_across * warp_columns + lane % 4 * 2
+        warp, lane = warp_and_lane()
+        row = warp // warps_across * warp_rows + lane // 4
+        return uint32(row), uint32(warp % warps_across * warp_columns + lane % 4 * 2)
 
     @cuda.jit(device=True)
     def row(i):
@@ -78,7 +73,7 @@ def _fragment_results(tile):
 @cuda.jit(device=True)
 def lower_bound(relu):
     """Return what no result may be below, 0 or minus infinity: chosen once, not at every result."""
-    return float32(0) if relu else MINUS_INFINITY
+    return ZERO if relu else MINUS_INFINITY
 
 
 @cuda.jit(device=True)
@@ -127,7 +122,7 @@ def _column(given, column):
 @cuda.jit(device=True)
 def _bias(given, column):
     bias, has_bias, columns = given
-    return bias[column] if has_bias and column < columns else float32(0)
+    return bias[column] if has_bias and column < columns else ZERO
 
 
 def result_store(tile, locate=_column, addend=_bias, by_row=False):

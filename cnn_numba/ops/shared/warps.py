@@ -6,7 +6,7 @@ The order of a sum depends only on the number of threads, so the same input give
 import math
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, types, uint32, uint64
+from cnn_numba.device.compiler import ZERO, cuda, float32, types, uint32, uint64
 from cnn_numba.ops.shared.intrinsics import instruction
 
 #: Threads of a warp, and the mask with all of them.
@@ -26,7 +26,10 @@ def whole_warps(elements, most):
 @cuda.jit(device=True, inline="always")
 def unsigned_divmod(index, size):
     """Return quotient and remainder of two non-negative numbers as uint32, the fastest division on a GPU."""
-    return uint32(uint32(index) // uint32(size)), uint32(uint32(index) % uint32(size))
+    index, size = uint32(index), uint32(size)
+    quotient = index // size
+    # Not `%`: where the compiler doesn't see that size isn't 0, it would divide again.
+    return uint32(quotient), uint32(index - quotient * size)
 
 
 def reciprocal(divisor):
@@ -49,6 +52,13 @@ def reciprocal(divisor):
 def divide(number, factor, shift):
     """Return number // divisor for a number below 2**31; factor and shift are the divisor's `reciprocal`."""
     return uint32((uint64(number) * uint64(factor)) >> shift)
+
+
+@cuda.jit(device=True)
+def own_element(array):
+    """Return the thread's number in a grid of one axis, and whether an array has such an element."""
+    i = uint32(cuda.grid(1))  # 64 bits take two registers, and a sign a check for negative indices
+    return i, i < uint32(array.size)
 
 
 @cuda.jit(device=True)
@@ -101,11 +111,11 @@ def sum_of_parts(parts, block):
     lane, sharer = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
     columns, sharers = uint32(cuda.blockDim.x), uint32(cuda.blockDim.y)
     i, size = uint32(block * columns + lane), uint32(parts.shape[1])
-    total, values, first = float32(0), cuda.local.array(LOADS, float32), sharer
+    total, values, first = ZERO, cuda.local.array(LOADS, float32), sharer
     while (first < uint32(parts.shape[0])) & (i < size):
         for j in range(LOADS):
             part = uint32(first + j * sharers)
-            values[j] = parts[part, i] if part < uint32(parts.shape[0]) else float32(0)
+            values[j] = parts[part, i] if part < uint32(parts.shape[0]) else ZERO
         for j in range(LOADS):
             total += values[j]
         first = uint32(first + LOADS * sharers)
@@ -114,7 +124,7 @@ def sum_of_parts(parts, block):
     is_mine = (sharer == 0) & (i < size)
     if is_mine:
         for other in range(1, _SHARERS):
-            total += sums[other * columns + lane] if other < sharers else float32(0)
+            total += sums[other * columns + lane] if other < sharers else ZERO
     return i, total, is_mine
 
 
@@ -131,7 +141,7 @@ def block_sum(value):
         partial_sums[warp] = value
     cuda.syncthreads()
     # Every warp adds up the warps' sums: no thread has to pass the result on.
-    total = float32(0)
+    total = ZERO
     if lane < uint32(cuda.blockDim.x) // LANE_COUNT:
         total = partial_sums[lane]
     total = warp_sum(total)

@@ -17,10 +17,12 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.arguments import SETTINGS, settings
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ZERO, cuda, float32, uint32
 from cnn_numba.ops.gather.gpu import advance_other
 from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shared.warps import own_element
 from cnn_numba.ops.update import checks
+from cnn_numba.ops.update.checks import Adam
 from cnn_numba.ops.update.gpu_scale import (
     scale_gradient as scale_gradient,
     unscale_gradients as unscale_gradients,
@@ -53,11 +55,11 @@ def _launch_scheduled(kernel, arenas, rates, cursor, advances, *numbers):
 @cuda.jit(device=True)
 def _sgd(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov):
     """Update the parameter of this thread, and with momentum its velocity."""
-    i = uint32(cuda.grid(1))
-    if i < parameters.size:
+    i, exists = own_element(parameters)
+    if exists:
         p = parameters[i]
         step = gradients[i] + weight_decay * p
-        if momentum != float32(0):
+        if momentum != ZERO:
             v = momentum * velocity[i] + step
             velocity[i] = v
             step = step + momentum * v if nesterov else v
@@ -65,16 +67,16 @@ def _sgd(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov):
 
 
 @cuda.jit(device=True)
-def adam_at(i, parameters, gradients, exp_avg, exp_avg_sq, rate, scale, new1, beta2, new2, eps, weight_decay):
+def adam_at(i, parameters, gradients, exp_avg, exp_avg_sq, rate, scale, how):
     """Update parameter i, if there is one, and its two running means."""
     if i < parameters.size:
         p = parameters[i]
-        g = gradients[i] + weight_decay * p
-        m = exp_avg[i] + new1 * (g - exp_avg[i])
-        v = beta2 * exp_avg_sq[i] + new2 * g * g  # in this order: g * g may be too large
+        g = gradients[i] + how.weight_decay * p
+        m = exp_avg[i] + how.new1 * (g - exp_avg[i])
+        v = how.beta2 * exp_avg_sq[i] + how.new2 * g * g  # in this order: g * g may be too large
         exp_avg[i] = m
         exp_avg_sq[i] = v
-        parameters[i] = p - rate * m / (math.sqrt(v) * scale + eps)
+        parameters[i] = p - rate * m / (math.sqrt(v) * scale + how.eps)
 
 
 @cuda.jit(device=True)
@@ -172,13 +174,10 @@ def sgd_rates(lrs):
 
 
 @cuda.jit
-@device.signature(f"void({', '.join([ARENA] * 4 + ['float32'] * 7)})")
-def adam_kernel(
-    parameters, gradients, exp_avg, exp_avg_sq, rate, scale, new1, beta2, new2, eps, weight_decay
-):
+@device.signature(f"void({', '.join([ARENA] * 4)}, float32, float32, Adam)")
+def adam_kernel(parameters, gradients, exp_avg, exp_avg_sq, rate, scale, how: Adam):
     """One thread updates one parameter and its means; a grid of one dimension covers them all."""
-    i = uint32(cuda.grid(1))
-    adam_at(i, parameters, gradients, exp_avg, exp_avg_sq, rate, scale, new1, beta2, new2, eps, weight_decay)
+    adam_at(uint32(cuda.grid(1)), parameters, gradients, exp_avg, exp_avg_sq, rate, scale, how)
 
 
 def adam_update(
@@ -188,22 +187,20 @@ def adam_update(
     checks.adam(DEVICE, parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay)
     arenas = parameters, gradients, exp_avg, exp_avg_sq
     rates = adam_rates([lr], step, beta1, beta2)[0]
-    return _launch(adam_kernel, *arenas, *rates, *checks.adam_settings(beta1, beta2, eps, weight_decay))
+    return _launch(adam_kernel, *arenas, *rates, checks.adam_settings(beta1, beta2, eps, weight_decay))
 
 
 @cuda.jit
-@device.signature(f"void({', '.join([ARENA] * 4 + [SCHEDULE] + ['float32'] * 5)})")
+@device.signature(f"void({', '.join([ARENA] * 4)}, {SCHEDULE}, Adam)")
 def adam_scheduled_kernel(
-    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, other, advances, new1, beta2, new2, eps,
-    weight_decay,
-):  # fmt: skip
+    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, other, advances, how: Adam
+):
     """One thread updates one parameter and its means; a grid of one dimension covers them all."""
     advance_other(other, advances)
     if cursor[0] == SKIPPED:
         return
     rate, scale = rate_at(rates, cursor, 0), rate_at(rates, cursor, 1)
-    i = uint32(cuda.grid(1))
-    adam_at(i, parameters, gradients, exp_avg, exp_avg_sq, rate, scale, new1, beta2, new2, eps, weight_decay)
+    adam_at(uint32(cuda.grid(1)), parameters, gradients, exp_avg, exp_avg_sq, rate, scale, how)
 
 
 def adam_update_scheduled(
@@ -226,7 +223,7 @@ def adam_update_scheduled(
     arenas, how = (parameters, gradients, exp_avg, exp_avg_sq), (beta1, beta2, eps, weight_decay)
     schedule = rates, cursor, advances
     checks.adam(DEVICE, *arenas, *how, *schedule)
-    return _launch_scheduled(adam_scheduled_kernel, arenas, *schedule, *checks.adam_settings(*how))
+    return _launch_scheduled(adam_scheduled_kernel, arenas, *schedule, checks.adam_settings(*how))
 
 
 def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):

@@ -9,8 +9,9 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.arguments import settings
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import ONE, cuda, float32
 from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shared.warps import own_element
 from cnn_numba.ops.update import checks
 
 THREADS = 256
@@ -21,8 +22,8 @@ _COUNT = "int32[::1]"
 @device.signature("void(float32[::1], float32[::1], float32[::1])")
 def scale_gradient_kernel(gradient, scale, out):
     """One thread multiplies one element; a grid of one dimension covers them all."""
-    i = uint32(cuda.grid(1))
-    if i < uint32(gradient.size):
+    i, exists = own_element(gradient)
+    if exists:
         out[i] = gradient[i] * scale[0]
 
 
@@ -38,9 +39,9 @@ def scale_gradient(gradient, scale, out=None):
 @device.signature(f"void(float32[::1], float32[::1], {_COUNT})")
 def unscale_gradients_kernel(gradients, scale, found_inf):
     """One thread divides one gradient; a grid of one dimension covers them all."""
-    i = uint32(cuda.grid(1))
-    if i < gradients.size:
-        gradient = gradients[i] * (float32(1) / scale[0])
+    i, exists = own_element(gradients)
+    if exists:
+        gradient = gradients[i] * (ONE / scale[0])
         gradients[i] = gradient
         # False for NaN and infinity, true for any other number. Mostly no thread gets here.
         if not abs(gradient) < float32(math.inf):
