@@ -78,13 +78,13 @@ def keep_bytecode(config):
 
     An environment may say that Python is to write none. After an installation that has compiled nothing, such
     as `make`'s, each process would then compile Numba for itself: three seconds. What is written lies beside
-    no source. The next run finds it, except what belongs to files of this run: to compile the tests takes
-    each process longer than to collect them.
+    no source. The next run finds it: to compile the tests takes longer than to collect them. The bytecode
+    of temporary files is removed at the end.
     """
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         folder = config.rootpath / "build" / "bytecode"
         os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
-        temporary = folder.joinpath(*Path(tempfile.gettempdir()).parts[1:])
+        temporary = folder.joinpath(*Path(tempfile.gettempdir()).resolve().parts[1:])
         config.add_cleanup(lambda: shutil.rmtree(temporary, ignore_errors=True))
 
 

@@ -59,8 +59,10 @@ class Dataset:
     classes: tuple = ()  #: The name of each label
 
     def __post_init__(self) -> None:
-        if self.train_images is not self.train_labels:  # as those of a text are
-            _ARRAYS(HOST, self.train_images, self.train_labels, self.test_images, self.test_labels)
+        pairs = (self.train_images, self.train_labels), (self.test_images, self.test_labels)
+        # The windows of a text are its images and its labels.
+        if any(images is not labels or isinstance(images, np.ndarray) for images, labels in pairs):
+            _ARRAYS(HOST, *pairs[0], *pairs[1])
 
     def __repr__(self) -> str:
         counts = f"{len(self.train_images)} for training and {len(self.test_images)} for testing"

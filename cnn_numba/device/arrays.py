@@ -252,8 +252,10 @@ def _check_layout(
 ) -> None:
     """Check dtype, shape and contiguity of an array on host or device."""
     if array.dtype != dtype:
-        how = _converted(array, written, f".astype(np.{np.dtype(dtype)})")
-        raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {shown(array.dtype)}{how}")
+        # A float array made uint8 or int32 would lose what it holds.
+        keeps = np.can_cast(array.dtype, dtype, "same_kind")
+        how = keeps and _converted(array, written, f".astype(np.{np.dtype(dtype)})")
+        raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {shown(array.dtype)}{how or ''}")
     if shape is not None and array.shape != shape:
         wanted = len(shape) == array.ndim and all(
             want is None or want == got for want, got in zip(shape, array.shape, strict=True)

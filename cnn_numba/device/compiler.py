@@ -23,4 +23,5 @@ uint8, uint32, uint64 = types.uint8, types.uint32, types.uint64
 # A plain 0 or 1 beside a float32 would be an int64, and their sum a float64.
 ZERO, ONE = float32(0), float32(1)
 
-__all__ = ["boolean", "cuda", "float32", "int32", "int64", "intrinsic", "types", "uint8", "uint32", "uint64"]
+__all__ = ["ONE", "ZERO", "boolean", "cuda", "float32", "int32", "int64", "intrinsic", "types"]
+__all__ += ["uint8", "uint32", "uint64"]

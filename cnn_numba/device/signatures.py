@@ -1,8 +1,10 @@
-"""Notes on kernels: the types of their arguments, and the GPUs that they are for."""
+"""Notes on kernels: the types of their arguments, and the GPUs that they are for; NamedTuples for kernels."""
 
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+
+import numpy as np
 
 Function = TypeVar("Function", bound=Callable)
 
@@ -53,7 +55,9 @@ def signature(
 def for_kernel(numbers: Any) -> Any:
     """Return a NamedTuple of ints as a kernel takes it, with the types of its annotations.
 
-    A negative number becomes a uint32 with which kernels count modulo 2**32.
+    A uint32 is taken modulo 2**32, as kernels count: so it may be negative, and the caller sees that others
+    are smaller.
     """
     kinds = type(numbers).__annotations__.values()
-    return type(numbers)(*(kind(value % 2**32) for kind, value in zip(kinds, numbers, strict=True)))
+    pairs = zip(kinds, numbers, strict=True)
+    return type(numbers)(*(kind(value % 2**32 if kind is np.uint32 else value) for kind, value in pairs))

@@ -85,9 +85,9 @@ def loss_head(model: Sequential, loss: CrossEntropyLoss, samples: int) -> LossHe
     relu = before[-1] if before and type(before[-1]) is ReLU else None
     parts = [model, linear, loss] if relu is None else [model, relu, linear, loss]
     if (
-        not all(backend.ops.fuses.head for backend in (model.backend, loss.backend))
-        or type(linear) is not Linear
-        or type(loss) is not CrossEntropyLoss
+        type(linear) is not Linear
+        or type(loss) is not CrossEntropyLoss  # another loss may lack a backend
+        or not all(backend.ops.fuses.head for backend in (model.backend, loss.backend))
         or linear.relu
         or linear.precision != "float32"
         or not linear.needs_grad_input

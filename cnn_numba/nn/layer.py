@@ -143,7 +143,8 @@ class Layer:
 
 def layout_advice(shape: Shape, channels: int) -> str:
     """Return the end of a message about images of this shape: what to do if their channels come last."""
-    if len(shape) < 3 or shape[-1] != channels or shape[-3] == channels:
+    # With more channels, the last axis is more likely a width that happens to be as large.
+    if len(shape) < 3 or shape[-1] != channels or shape[-3] == channels or channels > 4:
         return ""
     return "; images are NCHW, with the channels first: np.ascontiguousarray(np.moveaxis(images, -1, 1))"
 

@@ -110,12 +110,10 @@ class Sequential:
         for layer in self.every_layer:
             counts[layer.kind] = counts.get(layer.kind, 0) + 1
             name = f"{layer.kind}{counts[layer.kind]}"
-            if layer in names:
-                raise ValueError(
-                    f"{layer!r} is in the model twice, as {names[layer]} and as {name}: it has one set of "
-                    "buffers, so make two layers"
-                )
-            names[layer] = layer.name = name
+            if id(layer) in names:
+                where = f"in the model twice, as {names[id(layer)]} and as {name}"
+                raise ValueError(f"{layer!r} is {where}: it has one set of buffers, so make two layers")
+            names[id(layer)] = layer.name = name
 
     def _propagate_shapes(self):
         """Return the shape of the input and of every layer's output."""

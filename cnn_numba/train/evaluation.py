@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.arguments import check_indices, instance
+from cnn_numba.arguments import check_indices, instance, shown
 from cnn_numba.nn.layer import layout_advice
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
@@ -98,6 +98,8 @@ def check_samples(model: Sequential, images: np.ndarray, labels: np.ndarray, nam
     """
     if not isinstance(images, tuple(OTHER_BATCHES)):
         _SAMPLES(HOST, images, labels)
+    elif labels is not images:
+        raise ValueError(f"{name} has its labels within it: pass it for both, got {shown(labels)} as labels")
     if not len(images):
         raise ValueError(f"{name} must have one image or more, got {len(images)}")
     if images.shape[1:] != model.input_shape:

@@ -52,14 +52,14 @@ def created(folder: Path, name: str) -> Iterator[None]:
 
     Otherwise raise an OSError; `name` is the folder's in the message.
     """
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    made = [each for each in (folder, *folder.parents) if not os.path.exists(each)]  # which never raises
     try:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
             what = f"must be a folder that can be written to, got {folder}: {error.strerror}"
-            raise OSError(f"{name} {what}") from None
+            raise type(error)(f"{name} {what}") from None
         yield
     finally:
         for each in made:
@@ -70,6 +70,7 @@ def created(folder: Path, name: str) -> Iterator[None]:
 def _locked(path):
     """Return the file, opened and locked."""
     while True:
+        path.parent.mkdir(parents=True, exist_ok=True)  # a run that failed may have removed it just now
         file = open(path, "a+b", buffering=0, opener=_open)
         try:
             _lock(file, path)

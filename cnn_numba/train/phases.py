@@ -4,10 +4,7 @@ from typing import NamedTuple
 
 
 class Phase(NamedTuple):
-    """A part of a training step; `str` is its label, such as "backward conv1"."""
+    """A part of a training step."""
 
-    kind: str  #: "gather", "forward", "loss", "backward" or "update"; of several workers also "wait"
+    kind: str  #: "gather", "forward", "loss", "backward", "update"; "wait" for other workers; "measured"
     layer: str = ""  #: Whose backward pass it is
-
-    def __str__(self):
-        return f"{self.kind} {self.layer}".rstrip()

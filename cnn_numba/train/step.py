@@ -181,6 +181,10 @@ class _Steps:
         self._update()
         yield Phase("update")
 
+    def _update(self):
+        """Update the parameters from the gradients."""
+        raise NotImplementedError
+
 
 class HostSteps(_Steps):
     """The steps of a training run on the CPU; arguments as for `steps_of`."""
@@ -237,6 +241,7 @@ class DeviceSteps(_Steps):
             self._totals = device.zeros(2, np.float64)
         if graph and part.no_graphs:
             log(part.no_graphs)
+        self.deferred: list = []  # the sums that the backward pass has left to the update
         self.step = Replay(self._step, part.after, part.cuts, log, graph and not part.no_graphs)
 
     @property

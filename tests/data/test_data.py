@@ -1316,6 +1316,7 @@ IMAGES, LABELS = np.zeros((4, 1, 2, 3), np.uint8), np.zeros(4, np.int32)
         ({"train_labels": LABELS + 0.5}, TypeError, "train_labels must have dtype int32, got float64"),
         ({"train_images": [1] * 4}, TypeError, "train_images must be an array, got list"),
         ({"test_images": IMAGES[..., :2]}, ValueError, "test_images must "),
+        ({"test_images": IMAGES[..., :2].copy()}, ValueError, r"test_images .*train_images has W = 3"),
     ],
 )
 def test_a_dataset_of_wrong_arrays_is_refused(wrong, error, match):
@@ -1326,3 +1327,8 @@ def test_a_dataset_of_wrong_arrays_is_refused(wrong, error, match):
     }
     with pytest.raises(error, match=match):
         Dataset("toy", **arrays | wrong)
+
+
+def test_images_are_not_their_own_labels():
+    with pytest.raises(TypeError, match="train_labels must have dtype int32, got uint8"):
+        Dataset("toy", IMAGES, IMAGES, IMAGES, IMAGES)

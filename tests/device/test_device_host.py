@@ -116,6 +116,7 @@ def test_pinned_memory_is_an_array():
             TypeError,
             r"x must have dtype float32, got float64: convert it with \.astype\(np\.float32\), on the host$",
         ),
+        (device.zeros((2, 3), np.complex64), TypeError, r"x must have dtype float32, got complex64$"),
         (device.zeros((3, 2)), ValueError, r"x must have shape \(2, 3\), got \(3, 2\)"),
         (
             device.zeros((2, 6))[:, ::2],

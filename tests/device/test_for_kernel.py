@@ -23,6 +23,7 @@ def test_numbers_get_the_types_of_their_annotations():
     found = for_kernel(Window(-1, 64, True))
     assert found == Window(2**32 - 1, 64, True)
     assert [type(number) for number in found] == [np.uint32, int, bool]
+    assert for_kernel(Window(0, -1, True)).batch == -1
 
 
 def test_equal_numbers_of_two_kinds_are_kept_apart():

@@ -21,6 +21,12 @@ class OtherLoss(CrossEntropyLoss):
     """Any other loss."""
 
 
+class OwnLoss:
+    """A reader's loss: it has the two functions, and nothing else."""
+
+    forward = backward = None
+
+
 class OtherLinear(Linear):
     """Any other layer."""
 
@@ -117,6 +123,7 @@ def test_on_the_gpu_a_dense_layer_with_its_loss_is_a_head():
         (lambda: network(precision="tf32"), loss_of),
         (lambda: network(classes=40), lambda: loss_of(40)),
         (network, lambda: OtherLoss(5, 3, "gpu")),
+        (network, OwnLoss),
         (lambda: Sequential([Flatten(), Linear(8, 3)], (2, 2, 2), 5, "gpu"), loss_of),
         (lambda: Sequential([Flatten(), Linear(8, 6), OtherLinear(6, 3)], (2, 2, 2), 5, "gpu"), loss_of),
         (lambda: Sequential([Flatten(), Linear(8, 6), Linear(6, 3), ReLU()], (2, 2, 2), 5, "gpu"), loss_of),

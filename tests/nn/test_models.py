@@ -1,3 +1,4 @@
+import dataclasses
 import inspect
 
 import numpy as np
@@ -272,6 +273,20 @@ def test_a_layer_cannot_stand_in_a_model_twice():
     relu = ReLU()
     with pytest.raises(ValueError, match=r"ReLU\(\) is in the model twice, as relu1 and as relu2: "):
         Sequential([Flatten(), Linear(4, 4), relu, Linear(4, 4), relu], (1, 2, 2))
+
+
+def test_a_layer_may_compare_by_value():
+    @dataclasses.dataclass
+    class Scaled(ReLU):
+        factor: float = 2.0
+
+    model = Sequential([Flatten(), Linear(4, 4), Scaled(), Scaled()], (1, 2, 2))
+    assert [layer.name for layer in model.layers[2:]] == ["relu1", "relu2"]
+
+
+def test_a_width_as_large_as_the_channels_is_no_channel():
+    with pytest.raises(ValueError, match=r"\(N, 32, H, W\), got \(64, 16, 32, 32\)$"):
+        Sequential([Conv2d(3, 16, 3, padding=1), ReLU(), Conv2d(32, 64, 3)], (3, 32, 32))
 
 
 CHANNELS_FIRST = "; images are NCHW, with the channels first"

@@ -877,7 +877,7 @@ def test_settings_may_be_numpys(tmp_path):
 def test_a_folder_that_cannot_be_written_raises_before_training(tmp_path):
     (tmp_path / "file").write_text("in the way")
     steps = []
-    for out in ("file", "file/out"):
+    for out in ("file", "file/out", "long" * 100):
         match = f"out must be a folder that can be written to, got {re.escape(str(tmp_path / out))}: "
         with pytest.raises(OSError, match=match):
             run(tmp_path / out, on_step=lambda step, loss: steps.append(step))

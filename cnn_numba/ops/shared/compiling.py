@@ -39,10 +39,12 @@ def _folder(name):
         for folder in (Path(given), Path(given, name)):
             try:
                 folder.mkdir(0o700, parents=True, exist_ok=True)
-                doubt = doubt_folder(folder) or ("" if os.access(folder, os.W_OK) else "it is read-only")
+                doubt = doubt_folder(folder)
             except OSError as error:
                 doubt = error.strerror
             reason = reason or (doubt and f"{doubt} ({folder})")
+        if not reason and not os.access(folder, os.W_OK):
+            reason = f"you can't write to it ({folder})"
     if reason:
         warnings.warn(
             f"compiled functions in NUMBA_CACHE_DIR={given} are not used: {reason}. Set it to a new folder "

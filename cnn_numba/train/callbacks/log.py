@@ -13,7 +13,7 @@ SLOW = 2.0
 
 
 class Warned(str):
-    """A line of the log that says that little was learned; others are what they are for `print`."""
+    """A line of the log which warns that little was learned."""
 
 
 def figure(loss: float) -> str:

@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 
 from cnn_numba import data
+from cnn_numba.beyond.models import text_transformer
 from cnn_numba.beyond.text import data as texts
 from cnn_numba.beyond.text.data import LENGTH, TEXT, VOCABULARY, Windows, decode, encode, read_text
 from cnn_numba.data.files import CHECKOUT
+from cnn_numba.train.loop import evaluate
 
 
 def test_the_course_s_text():
@@ -66,3 +68,10 @@ def test_without_a_checkout_the_text_is_in_the_package(monkeypatch, tmp_path):
     monkeypatch.setattr(texts, "__file__", str(package / "data.py"))
     train, test = texts.read_text()
     assert (len(train.text), len(test.text)) == (9 * 301, 301)
+
+
+def test_a_text_is_measured_against_itself():
+    windows, model = Windows(np.zeros(300, np.uint8)), text_transformer(batch_size=1)
+    for labels in (Windows(np.zeros(300, np.uint8)), np.zeros(3, np.int32), None):
+        with pytest.raises(ValueError, match="the data set has its labels within it: pass it for both, got "):
+            evaluate(model, windows, labels)
