@@ -14,7 +14,7 @@ which numbers are multiplied. In a model, a float32 convolution with a 2x2 pooli
 """
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, int32, uint32
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.conv import checks, gpu_direct
 from cnn_numba.ops.conv.index_maps import (
     CONVOLUTION,
@@ -187,7 +187,7 @@ def gathered_product(tile, position):
     """Make a device function ``(source, weight, table, sums, geometry)`` that computes a block's tile.
 
     It fills the local array `sums` with the thread's results, and returns the tile's first row and column.
-    The grid is (blocks of columns, blocks of rows); `table` is shared, of `table_size` int32. `position` is
+    The grid is (blocks of columns, blocks of rows); `table` is shared, of `table_size` uint32. `position` is
     that of `pixels_operand`.
     """
     row_loads, block_rows, block_columns = tile.row_loads, tile.rows, tile.columns
@@ -221,7 +221,7 @@ def implicit_kernel(tile, name):
     @device.signature(CONVOLUTION, capability=tile.capability, name=name)
     def kernel(source, weight, bias, has_bias, relu, target, geometry: ConvGeometry):
         """Compute one tile per block; a grid of (blocks of columns, blocks of rows)."""
-        table = cuda.shared.array(table_numbers, int32)
+        table = cuda.shared.array(table_numbers, uint32)
         sums = cuda.local.array(results, float32)
         first = multiply(source, weight, table, sums, geometry)
         store(sums, first, bias, has_bias, relu, target, geometry)

@@ -81,7 +81,7 @@ def pooled_kernel(tile, name):
     @device.signature(_POOLED, name=name)
     def kernel(x, weight, bias, relu, out, codes, geometry: ConvGeometry):
         """Compute one tile per block; a grid of (blocks of columns, blocks of rows)."""
-        table = cuda.shared.array(table_numbers, int32)
+        table = cuda.shared.array(table_numbers, uint32)
         sums = cuda.local.array(results, float32)
         first_row, first_column = multiply(x, weight, table, sums, geometry)
         store(sums, first_row, first_column, bias, relu, out, codes, geometry)
