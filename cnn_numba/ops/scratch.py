@@ -2,19 +2,21 @@
 
 Such a backend has a function ``<name>_scratch`` below `@working_space`. Its functions take the result as the
 keyword `scratch`, the one argument in which backends differ, and pass it to the check of their arguments as
-``scratch=(<name>_scratch, scratch)``.
+``scratch=(<name>_scratch, scratch)``, with further sizes after these if the arrays do not give all. The check
+refuses arrays of working space that share memory with an argument: its own, not those inside another field.
 """
 
 import functools
 import inspect
 import math
+from numbers import Integral
 
 import numpy as np
 
 from cnn_numba.arguments import shown
 
 
-def working_space(memory, kind, make, late=False):
+def working_space(memory, kind, make, late=False, check=None):
     """Turn a function that returns what an operation needs into one that makes it.
 
     For each of the first fields of `kind`, a named tuple, the function returns what it must be: the shape of
@@ -22,12 +24,15 @@ def working_space(memory, kind, make, late=False):
     takes these needs and returns all fields. The attribute ``fit(scratch, *sizes)`` returns working space
     with arrays in exactly these shapes, only those with one axis may be longer; new if `scratch` is None.
     With `late` they are None then, and the operation allocates what it needs. Kernels write into working
-    space unchecked, so `fit` raises TypeError or ValueError if it does not suffice.
+    space unchecked, so `fit` raises TypeError or ValueError if it does not suffice. `check` gets the sizes
+    that working space is to be made for; `fit` gets those of arguments that are checked already.
     """
 
     def decorate(needs_of):
         @functools.wraps(needs_of)
         def made(*sizes, **named):
+            if check is not None:
+                check(*sizes, **named)
             return kind(*make(*needs_of(*sizes, **named)))
 
         def fit(scratch, *sizes):
@@ -52,7 +57,11 @@ def working_space(memory, kind, make, late=False):
 
 def _fitted(memory, name, value, need):
     """Return a field of working space, of an array the first elements; ValueError if they don't suffice."""
-    if hasattr(value, "dtype"):
+    if isinstance(need, Integral):  # before arrays: NumPy's numbers have a dtype as well
+        if value < need:
+            at_least = "" if need is True else "at least "
+            raise ValueError(f"{name} must be {at_least}{need}, got {value}")
+    elif hasattr(value, "dtype"):
         memory.check(name, value, None, np.float32, True)
         size = math.prod(need)
         if value.size < size:
@@ -60,9 +69,8 @@ def _fitted(memory, name, value, need):
         if value.shape == need or len(need) == value.ndim == 1:
             return value  # to slice an array of the device takes longer than to launch a kernel
         return value.reshape(-1)[:size].reshape(need)
-    if value < need if isinstance(need, int) else value != need:
-        at_least = "at least " * (type(need) is int)  # but not of a flag
-        raise ValueError(f"{name} must be {at_least}{shown(need)}, got {shown(value)}")
+    elif value != need:
+        raise ValueError(f"{name} must be {shown(need)}, got {shown(value)}")
     return value
 
 

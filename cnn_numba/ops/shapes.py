@@ -105,12 +105,12 @@ _CONV2D = Spec("input_shape(N C_in H W), weight_shape(C_out C_in K_h K_w)", fill
 _POOL2D = Spec("input_shape(N C H W)", filled="C H W")
 
 
-def conv2d_window(input_shape, weight_shape, stride, padding):
+def conv2d_window(input_shape, weight_shape, stride=1, padding=0):
     """Check that the shapes match; return the window.
 
     Examples
     --------
-    >>> conv2d_window((64, 1, 28, 28), (32, 1, 3, 3), stride=1, padding=0).out
+    >>> conv2d_window((64, 1, 28, 28), (32, 1, 3, 3)).out
     (26, 26)
     """
     return _CONV2D(HOST, input_shape, weight_shape, window=(stride, padding))[-1]

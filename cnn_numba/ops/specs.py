@@ -5,8 +5,9 @@ with the arguments in the order of the function. The first argument that names a
 number is a size, ``4H`` is four times ``H``, and ``...``, with or without a name before it, is any number of
 axes; at most one of these in an argument may have an unknown length. A ``?`` after a name allows None, a
 ``!`` means that the array is updated in place, a ``~`` that it is compared after those with fewer, and gets
-the blame. ``:int32`` is its dtype (float32 by default), and parentheses instead of brackets mean that the
-argument is a shape, not an array. Outputs come after the arrow; for None a new array is allocated.
+the blame. One with two ``...`` needs it, to wait for an argument that gives the length of one. ``:int32`` is
+its dtype (float32 by default), and parentheses instead of brackets mean that the argument is a shape, not an
+array. Outputs come after the arrow; for None a new array is allocated.
 
 `reference` uses the same declarations as the other backends. They still share no arithmetic: sizes are only
 compared here.
@@ -105,7 +106,8 @@ class Spec:
     computed : str
         The axes whose sizes come from a window that slides over images.
     scratch : str
-        The arguments of ``<name>_scratch``, separated by commas: one axis is a size, several are a shape.
+        The first arguments of ``<name>_scratch``, separated by commas: one axis is a size, several are a
+        shape. Without it the operation has no working space.
 
     Examples
     --------
@@ -124,7 +126,7 @@ class Spec:
         self.made = range(len(inputs), len(self.arguments))
         self._order = [*sorted(range(len(inputs)), key=lambda index: inputs[index].late), *self.made]
         self.may_be, self.filled, self.computed = may_be.split(), filled.split(), computed.split()
-        self.scratch = [tuple(map(_axis, words.split())) for words in scratch.split(",")]
+        self.scratch = [tuple(map(_axis, words.split())) for words in scratch.split(",") if words]
         self._known = {}  # every step of a training has the same few shapes, compared once
 
     def __call__(self, memory, *arrays, window=None, scratch=None, **settings):
@@ -138,8 +140,8 @@ class Spec:
         window : tuple, optional
             The arguments of `memory.window` after the sizes; the window gives the `computed` axes.
         scratch : tuple, optional
-            The backend's ``<name>_scratch``, whose `fit` gets the declared sizes and `window`, and what the
-            caller gave as `scratch`.
+            The backend's ``<name>_scratch``, what the caller gave as `scratch`, and the first's arguments
+            after the declared ones.
         **settings
             By the names in `cnn_numba.arguments.SETTINGS`.
 
@@ -170,11 +172,11 @@ class Spec:
             sizes = self._known.get((shapes, slides.out)) or self._compare(shapes, slides.out)
             further.append(slides)
         if scratch is not None:
-            make, given = scratch
+            make, given, *further_sizes = scratch
             needs = (sum((axis.shape(sizes) for axis in axes), ()) for axes in self.scratch)
-            fitted = make.fit(given, *(need if len(need) > 1 else need[0] for need in needs), *window or ())
+            fitted = make.fit(given, *(need if len(need) > 1 else need[0] for need in needs), *further_sizes)
             fields = fitted._asdict().items()
-            outputs |= {f"scratch.{name}": value for name, value in fields if hasattr(value, "dtype")}
+            outputs |= {f"scratch.{name}": value for name, value in fields if getattr(value, "ndim", 0)}
             further.append(fitted)
         if outputs:
             memory.apart(outputs, inputs, self.may_be)

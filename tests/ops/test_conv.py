@@ -451,7 +451,7 @@ def test_cpu_scratch_of_another_convolution_raises(case, other):
     scratch = cpu.conv2d_scratch(*other.geometry)
     x, weight, bias, grad_output = case.arrays()
     window, out = {"stride": case.stride, "padding": case.padding, "scratch": scratch}, poisoned(x.shape)
-    match = r"scratch\.(images|weight|window) must be .*: make it with conv2d_scratch for these arguments"
+    match = r"scratch\.(images|weight|stride|padding) must be .*: make it with conv2d_scratch for these"
     with pytest.raises(ValueError, match=match):
         cpu.conv2d_forward(x, weight, bias, **window)
     with pytest.raises(ValueError, match=match):

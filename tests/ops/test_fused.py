@@ -1,5 +1,8 @@
 """Chains of convolutions in one pass, compared with the operations one after another."""
 
+import re
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from guards import Guards
@@ -8,7 +11,7 @@ from hypothesis import assume, given, settings, strategies as st
 
 from cnn_numba.ops.activation import reference as activation
 from cnn_numba.ops.conv import reference as conv
-from cnn_numba.ops.fused import cpu, reference
+from cnn_numba.ops.fused import checks, cpu, reference
 from cnn_numba.ops.fused.checks import Convolution
 from cnn_numba.ops.fused.cpu_stage import Stage
 from cnn_numba.ops.pool import reference as pooling
@@ -278,6 +281,11 @@ WRONG = {
         r"out must have shape \(2, 64, 5",
     ),
     "scratch": (lambda a: a.update(scratch=(1, 2)), TypeError, "scratch must come from conv_chain_scratch"),
+    "scratch with layers": (
+        lambda a: a.update(scratch=SimpleNamespace(layers=checks.geometries(a["convolutions"]))),
+        TypeError,
+        "scratch must come from conv_chain_scratch",
+    ),
 }
 
 
@@ -307,6 +315,13 @@ def test_a_working_space_of_another_chain_or_for_fewer_images_raises():
             cpu.conv_chain_forward(x, chain, scratch=scratch)
 
 
+def test_the_number_of_images_may_be_one_of_numpys():
+    rng = np.random.default_rng(0)
+    arrays = chain_of(MNIST, 1, rng), random_float32(rng, 2, 1, 28, 28), random_float32(rng, 2, 64, 5, 5)
+    scratch = cpu.conv_chain_scratch((np.int64(2), 1, 28, 28), arrays[0])
+    assert_as_defined(both(cpu, *arrays, scratch=scratch), *arrays)
+
+
 def test_a_working_space_without_image_gradients_returns_none():
     rng = np.random.default_rng(0)
     chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 3, 1, 28, 28)
@@ -330,5 +345,8 @@ def test_gradients_may_not_overwrite_inputs():
     chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 3, 1, 28, 28)
     with pytest.raises(ValueError, match="grad_input must not share memory with x"):
         cpu.conv_chain_backward(random_float32(rng, 3, 64, 5, 5), x, chain, grad_input=x)
-    with pytest.raises(ValueError, match="grads must hold a pair for each of 2"):
-        cpu.conv_chain_backward(random_float32(rng, 3, 64, 5, 5), x, chain, grads=[(None, None)])
+    for lengths in ([2], [2, 1], [3, 2], [1, 3]):
+        grads = [(None,) * length for length in lengths]
+        match = re.escape(f"grads must hold a pair for each of 2 convolutions, got lengths {lengths}")
+        with pytest.raises(ValueError, match=match):
+            cpu.conv_chain_backward(random_float32(rng, 3, 64, 5, 5), x, chain, grads=grads)

@@ -162,6 +162,13 @@ def test_a_working_space_of_another_chain_or_for_fewer_images_raises():
         gpu.conv_chain_forward(device.to_host(x), chain)
 
 
+def test_the_number_of_images_may_be_one_of_numpys():
+    rng = np.random.default_rng(0)
+    arrays = chain_of(MNIST, 1, rng), random_float32(rng, 2, 1, 28, 28), random_float32(rng, 2, 64, 5, 5)
+    scratch = gpu.conv_chain_scratch((np.int64(2), 1, 28, 28), on_device(arrays[0]))
+    assert_as_defined(both(*arrays, scratch=scratch), *arrays)
+
+
 def test_stages_take_one_kernel_forward_and_two_backward_and_share_their_sums():
     chain = on_device(chain_of(MNIST, 1, np.random.default_rng(0)))
     x, grad_output = device.zeros((2, 1, 28, 28)), device.zeros((2, 64, 5, 5))

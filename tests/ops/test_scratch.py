@@ -11,6 +11,7 @@ from cnn_numba import device
 from cnn_numba.ops.backends import backend
 from cnn_numba.ops.scratch import with_scratch, working_space
 from cnn_numba.ops.shapes import HOST
+from cnn_numba.ops.specs import Spec
 
 SIZES = {
     "conv2d": ((2, 1, 5, 5), (3, 1, 2, 2)),
@@ -89,6 +90,21 @@ def test_arrays_of_working_space_are_checked_like_arguments():
             functions.lstm_forward(x, *weights, out=out, scratch=scratch._replace(**change))
 
 
+def test_working_space_on_the_gpu_shares_no_memory_with_arguments():
+    functions = backend("gpu").ops.conv
+    arrays = device.zeros((2, 3, 4, 4)), device.zeros((2, 1, 5, 5)), (3, 1, 2, 2)
+    scratch = functions.conv2d_scratch(*SIZES["conv2d"])
+    its = scratch.parts.reshape(-1)[:12].reshape(3, 1, 2, 2)
+    with pytest.raises(ValueError, match=r"grad_weight must not share memory with scratch\.parts"):
+        functions.conv2d_backward_weight(*arrays, grad_weight=its, scratch=scratch)
+
+
+def test_a_declaration_names_the_sizes_of_its_working_space():
+    scratch = backend("cpu").ops.recurrent.lstm_scratch, None
+    with pytest.raises(TypeError, match=r"lstm_scratch\(\) missing 4 required positional arguments"):
+        Spec("x[N]")(HOST, np.zeros(3, np.float32), scratch=scratch)
+
+
 def test_working_space_says_what_does_not_suffice():
     class Space(NamedTuple):
         most: int
@@ -106,9 +122,12 @@ def test_working_space_says_what_does_not_suffice():
     smaller = toy_scratch.fit(scratch, 2, False, "a")
     assert (smaller.most, smaller.part.shape) == (3, (2, 2))
     assert np.shares_memory(smaller.part, scratch.part)
+    of_numpy = toy_scratch(np.int64(3), flag=True, how="a")
+    assert toy_scratch.fit(of_numpy, np.int64(3), True, "a") is of_numpy
     cut = scratch._replace(part=scratch.part[:1])
     for given, needs, match in (
         (scratch, (4, True, "a"), "scratch.most must be at least 4, got 3"),
+        (of_numpy, (np.int64(4), True, "a"), "scratch.most must be at least 4, got 3"),
         (scratch, (3, True, "b"), "scratch.how must be 'b', got 'a'"),
         (scratch._replace(flag=False), (3, True, "a"), "scratch.flag must be True, got False"),
         (cut, (3, True, "a"), "scratch.part must have at least 6 elements, got 2"),

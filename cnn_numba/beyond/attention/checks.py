@@ -14,11 +14,11 @@ class Attention(Spec):
         super().__init__(text, filled="N H T_q T_k D", scratch="N H T_q D, N H T_k D")
         self._q = [argument.name for argument in self.arguments].index("q")
 
-    def __call__(self, memory, *arrays, **how):
+    def __call__(self, memory, *arrays, causal=False, **how):
         """Check the arguments; causal attention needs as many keys as queries."""
-        checked = super().__call__(memory, *arrays, **how)
+        checked = super().__call__(memory, *arrays, causal=causal, **how)
         q, k = checked[self._q : self._q + 2]
-        if how["causal"] and q.shape != k.shape:
+        if causal and q.shape != k.shape:
             raise ValueError(
                 "causal attention needs as many queries as keys, got q with shape "
                 f"{q.shape}, k with {k.shape}"

@@ -42,7 +42,8 @@ def attention_scratch(q_shape, k_shape):
 
     Both passes of a layer can share it.
     """
-    (_, _, keys, head_dim), threads = k_shape, numba.get_num_threads()
+    # As many as there can ever be: a call uses the tables of the threads there are.
+    (_, _, keys, head_dim), threads = k_shape, numba.config.NUMBA_NUM_THREADS
     return (threads, 2, min(QUERIES, q_shape[2]) * keys), (threads, keys, head_dim)
 
 
@@ -56,7 +57,7 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, *, scra
         HOST, *arrays, causal=causal, scratch=(attention_scratch, scratch)
     )
     outputs = map(merge_axes, (out, log_sum_exp))
-    _attention_forward(*map(merge_axes, (q, k, v)), causal, scratch, *outputs)
+    _attention_forward(*map(merge_axes, (q, k, v)), causal, scratch, numba.get_num_threads(), *outputs)
     return out, log_sum_exp
 
 
@@ -70,7 +71,8 @@ def attention_backward(
         HOST, *arrays, causal=causal, scratch=(attention_scratch, scratch)
     )
     inputs = map(merge_axes, (grad_output, q, k, v, out, log_sum_exp))
-    _attention_backward(*inputs, causal, scratch, *map(merge_axes, (grad_q, grad_k, grad_v)))
+    outputs = map(merge_axes, (grad_q, grad_k, grad_v))
+    _attention_backward(*inputs, causal, scratch, numba.get_num_threads(), *outputs)
     return grad_q, grad_k, grad_v
 
 
@@ -175,8 +177,8 @@ def _softmax_again(scores, first, causal, factor, log_sum_exp):
 
 
 @parallel_jit
-def _attention_forward(q, k, v, causal, scratch, out, log_sum_exp):
-    (heads, queries, features), keys, threads = q.shape, k.shape[1], scratch.tables.shape[0]
+def _attention_forward(q, k, v, causal, scratch, threads, out, log_sum_exp):
+    (heads, queries, features), keys = q.shape, k.shape[1]
     factor = np.float32(1 / math.sqrt(features))
     for thread in prange(threads):
         for head in range(thread * heads // threads, (thread + 1) * heads // threads):
@@ -210,8 +212,10 @@ def _add_product(a, b, product, sums):
 
 
 @parallel_jit
-def _attention_backward(grad_output, q, k, v, out, log_sum_exp, causal, scratch, grad_q, grad_k, grad_v):
-    (heads, queries, features), keys, threads = q.shape, k.shape[1], scratch.tables.shape[0]
+def _attention_backward(
+    grad_output, q, k, v, out, log_sum_exp, causal, scratch, threads, grad_q, grad_k, grad_v
+):
+    (heads, queries, features), keys = q.shape, k.shape[1]
     factor = np.float32(1 / math.sqrt(features))
     for thread in prange(threads):
         tables, product = scratch.tables[thread], scratch.products[thread]

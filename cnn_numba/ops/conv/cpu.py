@@ -17,15 +17,16 @@ import numba
 import numpy as np
 from numba import prange
 
+from cnn_numba.arguments import pair
 from cnn_numba.ops.conv import checks
-from cnn_numba.ops.fused.checks import Chain, Geometry
+from cnn_numba.ops.fused.checks import Geometry, chain_of
 from cnn_numba.ops.fused.cpu_backward import backward_few, backward_sparse, begin_sums
 from cnn_numba.ops.fused.cpu_dense import backward_dense
 from cnn_numba.ops.fused.cpu_images import pack_image, unpack_image
 from cnn_numba.ops.fused.cpu_stage import Memory, Stage, lay_out, stage_at
 from cnn_numba.ops.fused.cpu_weights import add_up, pack_backward
 from cnn_numba.ops.scratch import working_space
-from cnn_numba.ops.shapes import HOST, Window2d, conv2d_window
+from cnn_numba.ops.shapes import HOST, conv2d_window
 from cnn_numba.ops.shared.jit import inner_jit, parallel_jit, serial_jit
 from cnn_numba.ops.shared.rounding import nearest, round_all, rounding
 from cnn_numba.ops.shared.simd import WIDTH, number
@@ -48,38 +49,41 @@ class Conv2dScratch(NamedTuple):
 
     images: tuple  # the shape of one
     weight: tuple  # its shape
-    window: Window2d
+    stride: tuple  # vertical and horizontal
+    padding: tuple
     forward: ForwardScratch
     for_weight: tuple[np.ndarray, Memory]  # plan and memory of a chain for the weight's gradient: `cpu_stage`
     for_input: tuple[np.ndarray, Memory]  # the same for the image's
 
 
-def _lay_out(image_shape, weight_shape, window):
+def _lay_out(image_shape, weight_shape, stride, padding):
     """Allocate the working space of a convolution; return its fields."""
     (channels, height, width), (out_channels, _, kernel_h, kernel_w) = image_shape, weight_shape
     threads, panels = numba.get_num_threads(), round_up(out_channels, TILE_COLUMNS)
+    layers = [Geometry(weight_shape, stride, padding)]
+    chain = chain_of(HOST, (threads, *image_shape), layers)
+    (window,) = chain.windows
     size = (height + 2 * window.padding_h) * (width + 2 * window.padding_w)
-    chain = Chain([window], [(threads, *image_shape)]), [Geometry(weight_shape)]
-    for_weight = for_input = lay_out(*chain, needs_grad_input=False)
+    for_weight = for_input = lay_out(chain, layers, needs_grad_input=False)
     if Stage(*for_weight[0][0, 0]).few_channels:
-        for_input = lay_out(*chain, needs_grad_input=True)
+        for_input = lay_out(chain, layers, needs_grad_input=True)
     forward = ForwardScratch(
         image=aligned_zeros((threads, round_up(size * channels, 16))),
         tile=aligned_zeros((threads, round_up(window.out_h * window.out_w, TILE_ROWS) * panels)),
         starts=np.zeros((threads, TILE_ROWS), np.int64),
         columns=aligned_zeros(((kernel_h * kernel_w * channels + 1) * panels,)),
     )
-    return image_shape, weight_shape, window, forward, for_weight, for_input
+    return image_shape, weight_shape, stride, padding, forward, for_weight, for_input
 
 
-@working_space(HOST, Conv2dScratch, _lay_out)
+@working_space(HOST, Conv2dScratch, _lay_out, check=conv2d_window)
 def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
     """Allocate the working space that the convolutions of one layer can share.
 
     It is the `scratch` of `conv2d_forward` and its gradients, for batches of any size.
     """
-    window = conv2d_window(input_shape, weight_shape, stride, padding)
-    return tuple(input_shape[1:]), tuple(weight_shape), window
+    steps = pair(stride, "stride"), pair(padding, "padding", minimum=0)
+    return tuple(input_shape[1:]), tuple(weight_shape), *steps
 
 
 # ---------------------------------------------------------------------------------------- repacking
@@ -167,8 +171,9 @@ def conv2d_forward(
 
     `scratch` comes from `conv2d_scratch`; None allocates it, here and in the gradients.
     """
-    arrays, how = (x, weight, bias, out), {"relu": relu, "precision": precision, "window": (stride, padding)}
-    *_, out, window, scratch = checks.conv2d_forward(HOST, *arrays, scratch=(conv2d_scratch, scratch), **how)
+    arrays, steps = (x, weight, bias, out), (stride, padding)
+    how = {"precision": precision, "window": steps, "scratch": (conv2d_scratch, scratch, *steps)}
+    *_, out, window, scratch = checks.conv2d_forward(HOST, *arrays, relu=relu, **how)
     if bias is None:
         bias = np.zeros(weight.shape[0], np.float32)
     precision = rounding(precision)
@@ -250,8 +255,8 @@ def conv2d_backward_input(
     scratch=None,
 ):  # fmt: skip
     """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`."""
-    arrays = grad_output, weight, input_shape, grad_input
-    how = {"precision": precision, "window": (stride, padding), "scratch": (conv2d_scratch, scratch)}
+    arrays, steps = (grad_output, weight, input_shape, grad_input), (stride, padding)
+    how = {"precision": precision, "window": steps, "scratch": (conv2d_scratch, scratch, *steps)}
     *_, grad_input, _, scratch = checks.conv2d_backward_input(HOST, *arrays, **how)
     plan, memory = scratch.for_input
     pack_backward(memory, plan, 0, weight)
@@ -265,8 +270,8 @@ def conv2d_backward_weight(
     grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, precision="float32", *, scratch=None
 ):
     """Gradient of `conv2d_forward` with respect to `weight`; see `reference.conv2d_backward_weight`."""
-    arrays = grad_output, x, weight_shape, grad_weight
-    how = {"precision": precision, "window": (stride, padding), "scratch": (conv2d_scratch, scratch)}
+    arrays, steps = (grad_output, x, weight_shape, grad_weight), (stride, padding)
+    how = {"precision": precision, "window": steps, "scratch": (conv2d_scratch, scratch, *steps)}
     *_, grad_weight, _, scratch = checks.conv2d_backward_weight(HOST, *arrays, **how)
     plan, memory = scratch.for_weight
     _backward(grad_output, x, memory, plan, rounding(precision), _NONE)

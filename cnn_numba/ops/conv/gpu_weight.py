@@ -234,13 +234,12 @@ def tiles_of(weight_shape, wide=WIDE, further=0, precision="float32"):
     return tile, (device.blocks(columns, tile.columns), device.blocks(rows, tile.rows))
 
 
-@working_space(DEVICE, Conv2dScratch, lambda *shapes: map(device.empty, shapes))
+@working_space(DEVICE, Conv2dScratch, lambda *shapes: map(device.empty, shapes), check=conv2d_window)
 def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
     """Allocate the working space that the convolutions of one layer can share.
 
     It is the `scratch` of `conv2d_backward_weight`, for batches of any size.
     """
-    conv2d_window(input_shape, weight_shape, stride, padding)
     tile, (across, down) = tiles_of(weight_shape)
     return ((device.blocks(_ENOUGH_BLOCKS[tile], across * down), math.prod(weight_shape)),)
 
@@ -267,10 +266,9 @@ def conv2d_backward_weight(
 
     `scratch` comes from `conv2d_scratch`; None allocates it.
     """
-    arrays, how = (grad_output, x, weight_shape, grad_weight), {"window": (stride, padding)}
-    *_, grad_weight, window, scratch = checks.conv2d_backward_weight(
-        DEVICE, *arrays, precision=precision, scratch=(conv2d_scratch, scratch), **how
-    )
+    arrays, steps = (grad_output, x, weight_shape, grad_weight), (stride, padding)
+    how = {"precision": precision, "window": steps, "scratch": (conv2d_scratch, scratch, *steps)}
+    *_, grad_weight, window, scratch = checks.conv2d_backward_weight(DEVICE, *arrays, **how)
     tile, tiles = tiles_of(weight_shape, precision=precision)
     arguments = _KERNELS[tile], tile, tiles, grad_output, x, window
     parts = launch_shares(*arguments, scratch.parts, total=grad_weight)

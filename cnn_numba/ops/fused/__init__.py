@@ -9,7 +9,11 @@ from typing import Any, NamedTuple
 
 
 class Fusions(NamedTuple):
-    """What a backend computes together: of each the operations' modules, None if it can't."""
+    """What a backend computes together.
+
+    In its ``FUSIONS``: of each the modules of the operations that a fused function stands for, None if it
+    can't. From `Operations.fuses`: whether it can, and its operations are these modules.
+    """
 
     chain: Any = None  # convolutions, each with its ReLU and max pooling
     gather: Any = None  # gathering a batch with the first of them

@@ -89,14 +89,20 @@ def _specs(count):
     return {name: Spec(text, **how) for name, text in texts.items()}
 
 
-def _slide(memory, sizes, layers):
-    """Return the `Chain` of some geometries; ValueError if an image is too small."""
-    windows, shapes = [], [tuple(sizes[axis] for axis in ("N", "C0", "H", "W"))]
+def _slide(sizes, window, layers, known=None):
+    """Return the `Chain` of some geometries, from `known` working space if it has it.
+
+    ValueError if an image is too small.
+    """
+    shapes = [tuple(sizes[axis] for axis in ("N", "C0", "H", "W"))]
+    if (getattr(known, "layers", None), getattr(known, "image", None)) == (layers, shapes[0][1:]):
+        return known.chain  # every step has the same
+    windows = []
     for index, layer in enumerate(layers):
         batch, _, height, width = shapes[-1]
         axes = {"H": height, "W": width, "K_h": layer.weight[2], "K_w": layer.weight[3]}
         try:
-            windows.append(memory.window(axes, layer.stride, layer.padding))
+            windows.append(window(axes, layer.stride, layer.padding))
         except ValueError as error:
             raise ValueError(f"convolution {index}: {error}") from None
         shapes.append((batch, layer.weight[0], *layer.output(windows[-1])))
@@ -106,41 +112,34 @@ def _slide(memory, sizes, layers):
     return Chain(windows, shapes)
 
 
-def _check(memory, name, layers, arrays, needs=(), scratch=None):
-    """Check the arguments of a chain's function; return them, the `Chain` and the working space, if any."""
-
-    def slide(sizes, *_):
-        known = scratch and scratch[1]
-        image = sizes["C0"], sizes["H"], sizes["W"]
-        if getattr(known, "layers", None) == layers and known.image == image:
-            return known.chain  # every step has the same, computed once
-        return _slide(memory, sizes, layers)
-
-    spec = _specs(len(layers))[name]
-    return spec(memory._replace(window=slide), *arrays, window=needs, scratch=scratch)
-
-
 def chain_of(memory, input_shape, layers):
     """Return the `Chain` of some geometries for images of this shape; ValueError if they do not match."""
-    return _check(memory, "shapes", layers, (input_shape, *(layer.weight for layer in layers)))[-1]
+    shapes, window = (input_shape, *(layer.weight for layer in layers)), (memory.window, layers)
+    return _specs(len(layers))["shapes"](memory._replace(window=_slide), *shapes, window=window)[-1]
 
 
-def _check_call(memory, name, convolutions, before, after, needs_grad_input=False, scratch=None):
-    """Check what comes before and after the parameters; return that after them, new where None."""
-    parameters = [array for each in _listed(convolutions) for array in each[:2]]
-    arrays, needs = (*before, *parameters, *after), (convolutions, needs_grad_input)
-    checked = _check(memory, name, geometries(convolutions), arrays, needs, scratch)
-    return checked[len(before) + len(parameters) :]
+def _check(memory, name, convolutions, before, after, needs_grad_input=False, scratch=None):
+    """Check what comes before and after the parameters.
+
+    Return what comes after, new where None, and the working space: None without `scratch`.
+    """
+    layers = geometries(convolutions)
+    arrays = [*before, *(array for each in convolutions for array in each[:2]), *after]
+    window = memory.window, layers, scratch and scratch[1]
+    scratch = scratch and (*scratch, convolutions, needs_grad_input)
+    spec, memory = _specs(len(layers))[name], memory._replace(window=_slide)
+    checked = spec(memory, *arrays, window=window, scratch=scratch)
+    return checked[len(arrays) - len(after) : len(arrays)], checked[-1] if scratch else None
 
 
 def conv_chain_inputs(memory, x, convolutions, scratch):
     """Check the images, the parameters and the working space of a chain."""
-    _check_call(memory, "inputs", convolutions, (x,), (), scratch=scratch)
+    _check(memory, "inputs", convolutions, (x,), (), scratch=scratch)
 
 
 def conv_chain_forward(memory, x, convolutions, out, scratch=None):
     """Check the arguments of `conv_chain_forward`; return `out`, new if None, and the working space."""
-    out, *_, scratch = _check_call(memory, "forward", convolutions, (x,), (out,), scratch=scratch)
+    (out,), scratch = _check(memory, "forward", convolutions, (x,), (out,), scratch=scratch)
     return out, scratch
 
 
@@ -148,14 +147,15 @@ def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input,
     """Check the arguments of `conv_chain_backward`; return gradients, new where None, and scratch."""
     count, needs_grad_input = len(_listed(convolutions)), grad_input is not False
     grads = [(None, None)] * count if grads is None else grads
-    if len(grads) != count:
-        raise ValueError(f"grads must hold a pair for each of {count} convolutions, got {len(grads)}")
+    lengths = [len(pair) for pair in grads]
+    if lengths != [2] * count:
+        raise ValueError(f"grads must hold a pair for each of {count} convolutions, got lengths {lengths}")
     name, after = "backward_parameters", [array for pair in grads for array in pair]
     if needs_grad_input:
         name, after = "backward", [*after, grad_input]
-    made = _check_call(memory, name, convolutions, (grad_output, x), after, needs_grad_input, scratch)
+    made, scratch = _check(memory, name, convolutions, (grad_output, x), after, needs_grad_input, scratch)
     pairs = [(made[i], made[i + 1]) for i in range(0, 2 * count, 2)]
-    return pairs, made[2 * count] if needs_grad_input else None, made[-1]
+    return pairs, made[2 * count] if needs_grad_input else None, scratch
 
 
 linear_cross_entropy_rows = Spec(

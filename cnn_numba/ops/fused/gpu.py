@@ -40,7 +40,9 @@ from cnn_numba.ops.scratch import working_space
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.update import gpu as update
 
-FUSIONS = Fusions((conv, pool, activation), (gather,), (update,), (dense, loss, activation))
+FUSIONS = Fusions(
+    chain=(conv, pool, activation), gather=(gather,), update=(update,), head=(dense, loss, activation)
+)
 
 
 class Stage(NamedTuple):

@@ -16,8 +16,7 @@ from cnn_numba.ops.gather.gpu import advance_other
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import sum_of_parts
 from cnn_numba.ops.update import checks
-from cnn_numba.ops.update.checks import Adam, adam_settings
-from cnn_numba.ops.update.gpu import ARENA, SCHEDULE, SKIPPED, THREADS, adam_at, rate_at
+from cnn_numba.ops.update.gpu import ARENA, SCHEDULE, SKIPPED, THREADS, AdamConstants, adam_at, rate_at
 
 
 class Sums(NamedTuple):
@@ -53,9 +52,11 @@ def _parameter_with_gradient(gradients, parts, other_parts, sums):
 
 
 @cuda.jit
-@device.signature(f"void({', '.join([ARENA] * 4)}, {SCHEDULE}, Adam, float32[:, ::1], float32[:, ::1], Sums)")
+@device.signature(
+    f"void({', '.join([ARENA] * 4)}, {SCHEDULE}, AdamConstants, float32[:, ::1], float32[:, ::1], Sums)"
+)
 def adam_with_sums_kernel(
-    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, other, advances, how: Adam, parts,
+    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, other, advances, how: AdamConstants, parts,
     other_parts, sums: Sums,
 ):  # fmt: skip
     """One thread updates at most one parameter and its means; blocks as for `sum_of_parts`."""
@@ -85,6 +86,6 @@ def adam_update_with_sums(
     grid = sum(blocks) + device.blocks(parameters.size - rest, THREADS)
     layout = device.for_kernel(Sums(blocks[0], sum(blocks[1:]), columns[0], columns[-1], rest))
     schedule = rates, cursor, cursor if advances is None else advances, advances is not None
-    arguments = *arenas, *schedule, adam_settings(*how), stages[0][0], stages[-1][0], layout
+    arguments = *arenas, *schedule, AdamConstants.of(*how), stages[0][0], stages[-1][0], layout
     device.launch(adam_with_sums_kernel, grid, block, *arguments)
     return parameters

@@ -1,9 +1,5 @@
 """The arguments of parameter updates, for all backends: see `cnn_numba.ops.specs`."""
 
-from typing import NamedTuple
-
-import numpy as np
-
 from cnn_numba.arguments import settings, shown
 from cnn_numba.ops.specs import Spec
 
@@ -48,18 +44,3 @@ def adam(memory, parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, 
     """Check the arguments of Adam."""
     settings(beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
     _UPDATES[_ADAM, bool(schedule)](memory, parameters, gradients, exp_avg, exp_avg_sq, *schedule)
-
-
-class Adam(NamedTuple):
-    """The constants of all steps."""
-
-    new1: np.float32  # 1 - beta1
-    beta2: np.float32
-    new2: np.float32  # 1 - beta2
-    eps: np.float32
-    weight_decay: np.float32
-
-
-def adam_settings(beta1, beta2, eps, weight_decay):
-    """Return the constants of all steps, as the kernels take them."""
-    return Adam(*map(np.float32, (1.0 - beta1, beta2, 1.0 - beta2, eps, weight_decay)))

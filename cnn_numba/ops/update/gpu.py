@@ -12,6 +12,7 @@ learning rate and the corrections separately. Loss scaling itself is in `gpu_sca
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from cnn_numba.ops.gather.gpu import advance_other
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import own_element
 from cnn_numba.ops.update import checks
-from cnn_numba.ops.update.checks import Adam
 from cnn_numba.ops.update.gpu_scale import (
     scale_gradient as scale_gradient,
     unscale_gradients as unscale_gradients,
@@ -34,6 +34,21 @@ THREADS = 256
 SKIPPED = -2
 ARENA = "float32[::1]"
 SCHEDULE = "float32[:, ::1], int32[::1], int32[::1], bool"
+
+
+class AdamConstants(NamedTuple):
+    """The constants of `adam_update`, as the kernels take them."""
+
+    new1: np.float32  # 1 - beta1
+    beta2: np.float32
+    new2: np.float32  # 1 - beta2
+    eps: np.float32
+    weight_decay: np.float32
+
+    @classmethod
+    def of(cls, beta1, beta2, eps, weight_decay):
+        """Return the constants for these settings."""
+        return cls(*map(np.float32, (1.0 - beta1, beta2, 1.0 - beta2, eps, weight_decay)))
 
 
 def _launch(kernel, parameters, *arguments):
@@ -95,7 +110,7 @@ def sgd_kernel(parameters, gradients, velocity, lr, momentum, weight_decay, nest
     _sgd(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov)
 
 
-def _sgd_settings(gradients, velocity, momentum, weight_decay, nesterov):
+def _sgd_constants(gradients, velocity, momentum, weight_decay, nesterov):
     """Return the velocity and the constants of all steps, as the kernels take them."""
     # A kernel needs some array; without momentum it ignores the velocity, which nobody has checked.
     velocity = gradients if momentum == 0.0 else velocity
@@ -106,7 +121,7 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
     """Take one step of stochastic gradient descent; see `reference.sgd_update`."""
     settings(lr=lr)
     checks.sgd(DEVICE, parameters, gradients, velocity, momentum, weight_decay, nesterov)
-    velocity, numbers = _sgd_settings(gradients, velocity, momentum, weight_decay, nesterov)
+    velocity, numbers = _sgd_constants(gradients, velocity, momentum, weight_decay, nesterov)
     return _launch(sgd_kernel, parameters, gradients, velocity, np.float32(lr), *numbers)
 
 
@@ -156,7 +171,7 @@ def sgd_update_scheduled(
     """
     schedule = rates, cursor, advances
     checks.sgd(DEVICE, parameters, gradients, velocity, momentum, weight_decay, nesterov, *schedule)
-    velocity, numbers = _sgd_settings(gradients, velocity, momentum, weight_decay, nesterov)
+    velocity, numbers = _sgd_constants(gradients, velocity, momentum, weight_decay, nesterov)
     return _launch_scheduled(sgd_scheduled_kernel, (parameters, gradients, velocity), *schedule, *numbers)
 
 
@@ -174,8 +189,8 @@ def sgd_rates(lrs):
 
 
 @cuda.jit
-@device.signature(f"void({', '.join([ARENA] * 4)}, float32, float32, Adam)")
-def adam_kernel(parameters, gradients, exp_avg, exp_avg_sq, rate, scale, how: Adam):
+@device.signature(f"void({', '.join([ARENA] * 4)}, float32, float32, AdamConstants)")
+def adam_kernel(parameters, gradients, exp_avg, exp_avg_sq, rate, scale, how: AdamConstants):
     """One thread updates one parameter and its means; a grid of one dimension covers them all."""
     adam_at(uint32(cuda.grid(1)), parameters, gradients, exp_avg, exp_avg_sq, rate, scale, how)
 
@@ -187,13 +202,13 @@ def adam_update(
     checks.adam(DEVICE, parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay)
     arenas = parameters, gradients, exp_avg, exp_avg_sq
     rates = adam_rates([lr], step, beta1, beta2)[0]
-    return _launch(adam_kernel, *arenas, *rates, checks.adam_settings(beta1, beta2, eps, weight_decay))
+    return _launch(adam_kernel, *arenas, *rates, AdamConstants.of(beta1, beta2, eps, weight_decay))
 
 
 @cuda.jit
-@device.signature(f"void({', '.join([ARENA] * 4)}, {SCHEDULE}, Adam)")
+@device.signature(f"void({', '.join([ARENA] * 4)}, {SCHEDULE}, AdamConstants)")
 def adam_scheduled_kernel(
-    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, other, advances, how: Adam
+    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, other, advances, how: AdamConstants
 ):
     """One thread updates one parameter and its means; a grid of one dimension covers them all."""
     advance_other(other, advances)
@@ -223,7 +238,7 @@ def adam_update_scheduled(
     arenas, how = (parameters, gradients, exp_avg, exp_avg_sq), (beta1, beta2, eps, weight_decay)
     schedule = rates, cursor, advances
     checks.adam(DEVICE, *arenas, *how, *schedule)
-    return _launch_scheduled(adam_scheduled_kernel, arenas, *schedule, checks.adam_settings(*how))
+    return _launch_scheduled(adam_scheduled_kernel, arenas, *schedule, AdamConstants.of(*how))
 
 
 def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):
