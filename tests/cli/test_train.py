@@ -134,7 +134,7 @@ def test_a_full_disk_is_reported_with_the_file(in_a_shell, tmp_path):
     code, _, errors = in_a_shell("", before="ulimit -f 1000;")
     wanted = f"cnn-numba: {tmp_path / 'out' / 'checkpoint.npz'}: File too large\n"
     assert (code, errors.splitlines(keepends=True)[-1]) == (1, wanted)
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()  # it would be empty
 
 
 def test_a_second_training_in_a_folder_is_rejected_in_a_line(run, little, tmp_path):

@@ -364,9 +364,9 @@ def test_the_text_has_the_times_of_the_record():
 
 
 def test_recorded_steps_read_as_a_table_and_as_a_picture():
-    assert "A100             362 us (218 to 616)            76%         71 us (44 to 173)" in repr(STEPS)
+    assert "A100             350 us (210 to 595)            75%         71 us (44 to 173)" in repr(STEPS)
     picture = STEPS.picture()
-    assert "H100 362 us launch by launch, 53 us as one graph" in picture.caption
+    assert "H100 350 us launch by launch, 53 us as one graph" in picture.caption
     assert picture.caption.startswith("A step of 64 images, modelled, not measured: ")
 
 
