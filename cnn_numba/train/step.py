@@ -49,8 +49,10 @@ def train_step(
     Parameters
     ----------
     model, loss, optimizer
-    x : ndarray, shape (n, C, H, W), float32
+    x : ndarray, shape (n, C, H, W)
+        Of the model's dtype: float32, but float64 on the reference backend.
     labels : ndarray, shape (n,), int32
+        On the GPU a label that the model lacks is no error, but makes parameters NaN; `fit` checks labels.
     lr : float, optional
         The optimiser's if None.
     scaler : LossScaler, optional
