@@ -39,6 +39,7 @@ TIMING = re.compile(r"\b\d[\d.,]*(e-?\d+)?\s?(ns|us|µs|ms|s|sec|seconds?|minute
 ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}", re.IGNORECASE)
 AMERICAN = re.compile(r"\b(colors?|colored|normaliz\w+|optimiz\w+|centers?|centered|neighbors?|behaviors?)\b")
 IMAGE = re.compile(r"<img\b[^>]*>")
+QUESTION = re.compile(r"^(One question to take with you:|\*\*An open question\.\*\*) .+", re.MULTILINE)
 PNG = re.compile(r"data:image/\w+;base64,[\w+/=]+")
 
 
@@ -91,6 +92,8 @@ def end(shelf):
     for title in ("## What you can do now", "## Further reading", "## Next"):
         if f"{title}\n" not in shelf.cells[-1].source:
             yield f"end: no {title!r}"
+    if not QUESTION.search(shelf.cells[-1].source):
+        yield "end: no open question"
 
 
 def next_notebook(shelf):
@@ -440,6 +443,7 @@ SPOILED = [
     (head, _spoil_source("**GPU:**", "**Graphics:**")),
     (head, _spoil_source("**Before you start:**", "Before")),
     (end, _spoil_source("## Next", "## More")),
+    (end, _spoil_source("One question to take with you", "By the way")),
     (next_notebook, _spoil_source("02_first_cuda_kernels.ipynb", "00_start_here.ipynb")),
     (ids, _set("id", "3f2a91bc")),
     (ids, _twice),

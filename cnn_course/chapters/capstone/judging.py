@@ -8,7 +8,7 @@ part with the kernels of Part I.
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from cnn_course.chapters.capstone import modelling
 from cnn_course.chapters.capstone.first_launchers import fingerprint, first_launchers
 from cnn_course.chapters.capstone.modelling import NAMES, Modelled, arguments_of, can_model
 from cnn_course.chapters.capstone.parts import PARTS, calls_of
+from cnn_course.chapters.capstone.slips import SLIPS
 from cnn_course.chapters.capstone.watching import fresh, refuse_findings, sanitized, watched
 from cnn_course.engine.checks import errors
 from cnn_course.engine.checks.evidence import Wrong, is_or_are
@@ -93,12 +94,26 @@ def judge(name: str, launcher) -> Judged:
     marks = [modelling.fingerprint_of(one) for one in (launcher, first_launchers()[name])]
     key = (name, *marks)
     if key not in _passed or not all(marks):
-        kernels = _right(part, launcher)
+        kernels = _named_if_wrong(part, launcher)
         _passed[key] = _faster(part, launcher)._replace(float64=tuple(_float64_remarks(kernels)))
     return _passed[key]
 
 
 _passed = {}  # in this process, so that another part doesn't rerun the earlier checks
+
+
+def _named_if_wrong(part, launcher):
+    """Check numbers as `_right` does; raise `Wrong` for the slip that explains those of all small sizes."""
+    try:
+        return _right(part, launcher)
+    except Wrong as found:
+        slips = SLIPS.get(part.name, {}) if found.mistake == "wrong numbers" else {}
+        runs = [(given, watched(launcher, given, part.arguments).results) for given in _small(part) if slips]
+        for name, (text, *functions) in slips.items():
+            for function in functions:
+                if all(_agree(results, function(*fresh(given))) for given, results in runs):
+                    raise Wrong(name, text) from None
+        raise
 
 
 def _right(part, launcher):
@@ -220,14 +235,10 @@ class KernelSwap(Exercise):
     part : str
     launch : callable
         ``launch(kernel, *arguments)`` launches it for the part.
-    slips_in : dict of str to tuple
-        Common mistakes, by name: the message, and functions that compute the same wrong numbers from the
-        arguments of the part's reference.
     """
 
     part: str = ""
     launch: Callable | None = None
-    slips_in: dict = field(default_factory=dict)
 
     def _verdict(self, attempt):
         if is_unfinished(attempt):
@@ -240,22 +251,11 @@ class KernelSwap(Exercise):
             return Verdict(self.name, "wrong", message, mistake="wrong signature")
         verdict = self._judged({self.part: KernelLauncher(attempt, self.launch)})
         try:
-            if verdict.mistake == "wrong numbers":
-                self._name_the_slip(KernelLauncher(attempt, self.launch))
             for holds in self.properties if verdict.status == "solved" else ():
                 holds(attempt)
         except Wrong as found:
             return Verdict(self.name, "wrong", found.message, found.details, found.mistake)
         return verdict
-
-    def _name_the_slip(self, launcher):
-        """Raise `Wrong` for the slip that explains the numbers of all small launches, if there is one."""
-        part = PARTS[self.part]
-        runs = [(given, watched(launcher, given, part.arguments).results) for given in _small(part)]
-        for name, (text, *functions) in self.slips_in.items():
-            for function in functions:
-                if all(_agree(results, function(*fresh(given))) for given, results in runs):
-                    raise Wrong(name, text)
 
     def _judged(self, swaps):
         lines = []

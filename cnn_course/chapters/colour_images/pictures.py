@@ -63,13 +63,13 @@ def improvements_picture() -> plots.Picture:
     ax.set(xlim=(0, 110), xlabel="test accuracy on the made pictures, %")
     ax.set_yticks(places, titles, fontsize=9)
     seeds = [len(result["histories"]) for result in record["results"]]
-    several = [title for title, count in zip(titles, seeds, strict=True) if count > 1]
-    most = f" (from {several[0]} to {several[-1]} the mean of {max(seeds)})" if several else ""
+    several = [row for row, count in enumerate(seeds, 1) if count > 1]
+    most = f", rows {several[0]} to {several[-1]} the mean of {max(seeds)}" if several else ""
     summary = "; ".join(f"{title} {value:.1f}%" for title, value in zip(titles, values, strict=True))
     return plots.picture(
         fig,
         f"What each step adds: {record['epochs']} epochs of the made pictures, "
-        f"{plots.counted(min(seeds), 'training')} each{most}. Measured on {record['date']} by "
+        f"{plots.counted(min(seeds), 'training run')} each{most}. Measured on {record['date']} by "
         "python -m cnn_course.chapters.colour_images.improvements.",
         f"A bar for each step, downwards: {summary}.",
     )

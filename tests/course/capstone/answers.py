@@ -4,6 +4,36 @@ from wrong_answers import wrong
 
 from cnn_numba.ops.dense.gpu import linear_forward
 
+
+def _input_gradient(place):
+    """Return a swap for the input gradient that takes the output's gradient from this place."""
+    return f'''
+        @cuda.jit
+        def input_kernel(grad_output, weight, grad_input):
+            i = cuda.grid(1)
+            channels, height, width = grad_input.shape[1:]
+            if i < grad_input.size:
+                plane, h, w = i // (height * width), i // width % height, i % width
+                n, c = plane // channels, plane % channels
+                total = float32(0)
+                for o in range(weight.shape[0]):
+                    for k in range(9):
+                        row, column = {place}
+                        if 0 <= row < grad_output.shape[2] and 0 <= column < grad_output.shape[3]:
+                            total += grad_output[n, o, row, column] * weight[o, c, k // 3, k % 3]
+                grad_input[n, c, h, w] = total
+
+
+        def input_gradient(grad_output, weight, grad_input):
+            input_kernel[device.blocks(grad_input.size, 128), 128](grad_output, weight, grad_input)
+
+
+        def your_swaps():
+            """Return launchers by the names of their parts."""
+            return {{"conv_input": input_gradient}}
+    '''
+
+
 WRONG = {
     "filter_gradient_kernel": {
         "out of bounds": [("h + kh, w + kw", "h + kh + 1, w + kw")],
@@ -68,6 +98,20 @@ WRONG = {
     },
     "your_swaps": {
         "wrong numbers": [("total += bias[o]", "total -= bias[o]")],
+        "bias left out": [("            total += bias[o]\n", "")],
+        "ReLU left out": [("max(total, float32(0)) if relu else total", "total")],
+        "ReLU always": [("max(total, float32(0)) if relu else total", "max(total, float32(0))")],
+        "ReLU before the bias": [
+            [
+                ("            total += bias[o]\n", ""),
+                (
+                    "= max(total, float32(0)) if relu else total",
+                    "= bias[o] + (max(total, float32(0)) if relu else total)",
+                ),
+            ]
+        ],
+        "filters turned": [_input_gradient("h - 2 + k // 3, w - 2 + k % 3")],
+        "filters transposed": [_input_gradient("h - k % 3, w - k // 3")],
         "no such part": [('"dense_forward"', '"dense"')],
         "a kernel": [("dense_by_warps}", "dense_warp_kernel}")],
         "not a function": [("dense_by_warps}", "3}")],

@@ -59,13 +59,14 @@ def test_xla_fuses_and_moves_more():
     assert copies[1] > copies[0]
 
 
-def test_the_figures_of_notebook_09():
+def test_the_figures_of_notebook_15():
     (cell,) = (
         c for c in notebooks.read(FOLDER / "15_launches_and_graphs.ipynb").cells if c.id == "list-real"
     )
     in_all = re.search(r"in all +(\d+) .* ([\d.]+) MB\n", cell.outputs[1].data["text/plain"])
     assert (in_all[1], round(float(in_all[2]))) == ("10", 26)
     assert "counted 26 MB as the least that its 10 launches touch" in CELLS["traffic-after"].source
+    assert "notebook 15 counted 10, fused by hand" in CELLS["jaxpr-after"].source
 
 
 def test_the_engine_gives_our_answers():
