@@ -179,6 +179,18 @@ def _deviation(x):
     return np.sqrt(x.astype(np.float64).var(axis=1, keepdims=True) + 1e-5)
 
 
+def _from_running_mean(x, count):
+    """Standardise with differences from the mean so far: the running sum, divided by `count`."""
+    return _standardised(x, lambda x, _: ((x - x.cumsum(axis=1) / count) ** 2).mean(axis=1, keepdims=True))
+
+
+_TWO_LOOPS = (
+    "for k in range(x.shape[1]):\n    total += x[row, k]\nmean = total / n\n"
+    "for k in range(x.shape[1]):\n    squares"
+)
+_ONE_LOOP = "for k in range(x.shape[1]):\n    total += x[row, k]\n    mean = total / {}\n    squares"
+
+
 def _rows(rng):
     """Draw ordinary rows, blank rows, rows with a large mean and little variance, and tiny numbers."""
     yield launch(1, 8, normal(rng, (5, 7)), output((5, 7)))
@@ -248,6 +260,14 @@ standardise_kernel = StandardiseExercise(
             "You square the numbers themselves: square their differences from the mean.",
             lambda x: _standardised(x, lambda x, centred: (x**2).mean(axis=1, keepdims=True)),
             ("(x[row, k] - mean) * (x[row, k] - mean)", "x[row, k] * x[row, k]"),
+        ),
+        "unfinished mean": (
+            "You subtract a mean that is not complete yet. Add up the whole row in one loop, and square the "
+            "differences in a second one.",
+            lambda x: _from_running_mean(x, x.shape[1]),
+            lambda x: _from_running_mean(x, np.arange(x.shape[1]) + 1),
+            (_TWO_LOOPS, _ONE_LOOP.format("n")),
+            (_TWO_LOOPS, _ONE_LOOP.format("float32(k + 1)")),
         ),
         "divided by the variance": (
             "You divide by the variance. Divide by its root, the standard deviation.",

@@ -47,7 +47,9 @@ brighten_kernel = KernelExercise(
         "square": (
             "You multiply the pixel by itself; twice as bright is `2 * ...`.",
             lambda digit: np.minimum(digit.astype(int) ** 2, 255).astype(np.uint8),
+            lambda digit: (digit.astype(int) ** 2).astype(np.uint8),
             ("2 *", "digit[row, column] *"),
+            (_BRIGHTER, "digit[row, column] ** 2"),
         ),
         "larger of the two": (
             "`max` takes the larger of two numbers, so every pixel gets 255 or more. Use `min`.",

@@ -34,6 +34,13 @@ def _image_gradient(grad_output, weight, stride_h, stride_w, padding_h, padding_
     )
 
 
+def _scattered(grad_output, weight, *rest):
+    """Add the outputs that have a thread to the pixels of their windows, and to what was there."""
+    has_thread = np.arange(grad_output.size) < THREADS * blocks(rest[-1].size)
+    sent = grad_output * has_thread.reshape(grad_output.shape)
+    return _image_gradient(sent, weight, *rest) + rest[-1]
+
+
 # The output of a window, from a pixel and its distance to the row where the window begins: right and wrong.
 
 
@@ -204,6 +211,24 @@ conv2d_backward_input_kernel = KernelExercise(
                 np.repeat(grad_output[:1], len(grad_output), axis=0), *rest
             ),
             ("grad_output[n, oc,", "grad_output[0, oc,"),
+        ),
+        "scatters": (
+            "You let a thread for each output add to the pixels of its window. But the launch has a thread "
+            "for each pixel, and nothing has cleared `{grad_input}`. Let each pixel gather: add up what it "
+            "gets in a variable, and store that.",
+            _scattered,
+            """
+            i = cuda.grid(1)
+            if i < grad_output.size:
+                n, oc, oh, ow = place(uint32(i), grad_output.shape)
+                for ic in range(weight.shape[1]):
+                    for kh in range(weight.shape[2]):
+                        for kw in range(weight.shape[3]):
+                            h, w = oh * stride_h + kh - padding_h, ow * stride_w + kw - padding_w
+                            if 0 <= h < grad_input.shape[2] and 0 <= w < grad_input.shape[3]:
+                                product = grad_output[n, oc, oh, ow] * weight[oc, ic, kh, kw]
+                                cuda.atomic.add(grad_input, (n, ic, h, w), product)
+            """,
         ),
         "adds to what was there": (
             ADDED_TO_GARBAGE,
