@@ -98,6 +98,12 @@ def right_neighbour(evidence):
     return None
 
 
+def _border_copied(image):
+    edges = _edges(image)
+    edges[:, [0, -1]] = image[:, [0, -1]]
+    return edges
+
+
 @dataclass(frozen=True, repr=False)
 class EdgesExercise(KernelExercise):
     """An exercise whose kernel may read a neighbour that doesn't exist."""
@@ -139,6 +145,12 @@ edges_kernel = EdgesExercise(
             "In the first and the last column you take the whole difference. Halve it there too.",
             _border_not_halved,
             ("float32(0.5)", "float32(0.5 if 0 < column < width - 1 else 1)"),
+        ),
+        "border copied": (
+            "At the border you store the pixel. It only replaces the neighbour that doesn't exist: store "
+            "half the difference between it and the other neighbour.",
+            _border_copied,
+            ("abs(difference)", "image[row, column] if column in (0, width - 1) else abs(difference)"),
         ),
         "sign kept": (
             "The differences keep their sign: you've removed `abs`.",
@@ -255,6 +267,11 @@ standardise_kernel = StandardiseExercise(
             "You divide by the root of the sum of the squared differences. Take their mean: divide by `n`.",
             lambda x: _standardised(x, lambda x, centred: (centred**2).sum(axis=1, keepdims=True)),
             ("squares / n", "squares"),
+        ),
+        "squares of both loops": (
+            "Your sum also holds the squares of the numbers themselves: remove them from the first loop.",
+            lambda x: _standardised(x, lambda x, centred: (x**2 + centred**2).mean(axis=1, keepdims=True)),
+            ("    total += x[row, k]", "    total += x[row, k]\n    squares += x[row, k] * x[row, k]"),
         ),
         "not centred": (
             "You square the numbers themselves: square their differences from the mean.",

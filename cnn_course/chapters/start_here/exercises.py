@@ -74,6 +74,11 @@ brighten_kernel = KernelExercise(
             lambda digit: np.where(digit > 127, 255, 0).astype(np.uint8),
             (_BRIGHTER, "255 if digit[row, column] > 127 else 0"),
         ),
+        "limit only": (
+            "You make light pixels white, and leave the dark ones as they are. Make those twice as bright.",
+            lambda digit: np.where(digit > 127, 255, digit).astype(np.uint8),
+            (_BRIGHTER, "255 if digit[row, column] > 127 else digit[row, column]"),
+        ),
         "darker": (
             "You make the image darker: half of each pixel.",
             lambda digit: digit // 2,

@@ -15,16 +15,28 @@ def _corner(out, image, kernel, corner=(0, 0)):
     return out[row : row + height, column : column + width]
 
 
-def _by_fft(spectrum=np.conj, of_image=np.positive, size_given=True, crop=True, corner=(0, 0)):
+def _whole(image, kernel):
+    return image.shape
+
+
+def _by_fft(spectrum=np.conj, of_image=np.positive, size=_whole, crop=True, corner=(0, 0)):
     """Return an FFT convolution; the arguments make it wrong."""
 
     def conv(image, kernel):
         product = of_image(fft.rfft2(image)) * spectrum(fft.rfft2(kernel, s=image.shape))
-        out = fft.irfft2(product, s=image.shape if size_given else None)
+        out = fft.irfft2(product, s=size(image, kernel))
         return _corner(out, image, kernel, corner) if crop else out
 
     return conv
 
+
+def _cut_from_the_end(image, kernel):
+    return _by_fft(crop=False)(image, kernel)[: 1 - kernel.shape[0], : 1 - kernel.shape[1]]
+
+
+# The cut in the solution.
+_HEIGHT, _WIDTH = "image.shape[0] - kernel.shape[0] + 1", "image.shape[1] - kernel.shape[1] + 1"
+_CUT = f"wrapped[: {_HEIGHT}, : {_WIDTH}]"
 
 conv_fft = Exercise(
     "conv_fft",
@@ -46,10 +58,7 @@ conv_fft = Exercise(
             ],
             [
                 ("np.conj(fft.rfft2(kernel, s=image.shape))", "fft.rfft2(kernel, s=image.shape)"),
-                (
-                    "wrapped[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]",
-                    "wrapped[kernel.shape[0] - 1 :, kernel.shape[1] - 1 :]",
-                ),
+                (_CUT, "wrapped[kernel.shape[0] - 1 :, kernel.shape[1] - 1 :]"),
             ],
         ),
         "wrapped round": (
@@ -62,20 +71,29 @@ conv_fft = Exercise(
             "You return an output for every pixel. In the last `kh - 1` rows and `kw - 1` columns the kernel "
             "wraps around to the other side of the image: keep only the valid region.",
             _by_fft(crop=False),
-            ("[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]", ""),
+            (_CUT, "wrapped"),
         ),
         "wrong corner": (
             "You cut out the wrong part: the first window is output (0, 0); the last outputs wrap around.",
             _by_fft(corner=(1, 1)),
-            (
-                "wrapped[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]",
-                "wrapped[kernel.shape[0] - 1 :, kernel.shape[1] - 1 :]",
-            ),
+            (_CUT, "wrapped[kernel.shape[0] - 1 :, kernel.shape[1] - 1 :]"),
         ),
         "size not given": (
             "Right for even widths only, which `irfft2` assumes. Give it `s={image}.shape`.",
-            _by_fft(size_given=False),
+            _by_fft(size=lambda image, kernel: None),
             ("fft.irfft2(spectrum, s=image.shape)", "fft.irfft2(spectrum)"),
+        ),
+        "size of the result": (
+            "You give the inverse the size of the result. It needs that of the transform, `s={image}.shape`. "
+            "Cut out the valid region afterwards.",
+            _by_fft(size=lambda image, kernel: conv_cpu(image, kernel).shape),
+            ("fft.irfft2(spectrum, s=image.shape)", f"fft.irfft2(spectrum, s=({_HEIGHT}, {_WIDTH}))"),
+        ),
+        "minus zero": (
+            "Right, but not for a kernel of one row or column: then the slice ends at `-0`, which is 0, and "
+            "nothing is left. Count from the start: `[: h - kh + 1]`.",
+            _cut_from_the_end,
+            [(_HEIGHT, "1 - kernel.shape[0]"), (_WIDTH, "1 - kernel.shape[1]")],
         ),
         "image conjugated": (
             "You conjugate the image's spectrum, which flips the image. Conjugate the kernel's.",

@@ -59,6 +59,13 @@ conv_same = Exercise(
             _padded(lambda k: (k - 1, k - 1)),
             ("((k - 1) // 2, k // 2)", "(k - 1, k - 1)"),
         ),
+        "on one side": (
+            "You put all zeros on one side. Put half of the `k - 1` above and left, half below and right.",
+            _padded(lambda k: (0, k - 1)),
+            _padded(lambda k: (k - 1, 0)),
+            ("((k - 1) // 2, k // 2)", "(0, k - 1)"),
+            ("((k - 1) // 2, k // 2)", "(k - 1, 0)"),
+        ),
         "one too many": (
             "Right for odd kernels. For even ones, `k // 2` zeros on both sides are one more than `k - 1`.",
             _padded(lambda k: (k // 2, k // 2)),
