@@ -15,6 +15,7 @@ from cnn_course.chapters.backward_kernels.exercises.common import (
     THREADS,
     blocks,
     convolutions,
+    with_a_thread,
 )
 from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, normal
 from cnn_course.engine.checks.mimics import looked_up, places
@@ -32,13 +33,6 @@ def _image_gradient(grad_output, weight, stride_h, stride_w, padding_h, padding_
     return conv2d_backward_input(
         np.asarray(grad_output, np.float64), weight, grad_input.shape, stride, padding
     )
-
-
-def _scattered(grad_output, weight, *rest):
-    """Add the outputs that have a thread to the pixels of their windows, and to what was there."""
-    has_thread = np.arange(grad_output.size) < THREADS * blocks(rest[-1].size)
-    sent = grad_output * has_thread.reshape(grad_output.shape)
-    return _image_gradient(sent, weight, *rest) + rest[-1]
 
 
 # The output of a window, from a pixel and its distance to the row where the window begins: right and wrong.
@@ -216,7 +210,7 @@ conv2d_backward_input_kernel = KernelExercise(
             "You let a thread for each output add to the pixels of its window. But the launch has a thread "
             "for each pixel, and nothing has cleared `{grad_input}`. Let each pixel gather: add up what it "
             "gets in a variable, and store that.",
-            _scattered,
+            lambda g, weight, *rest: _image_gradient(with_a_thread(g, rest[-1]), weight, *rest) + rest[-1],
             """
             i = cuda.grid(1)
             if i < grad_output.size:
