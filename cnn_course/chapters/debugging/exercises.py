@@ -98,6 +98,12 @@ def right_neighbour(evidence):
     return None
 
 
+def _border_copied(image):
+    edges = _edges(image)
+    edges[:, [0, -1]] = image[:, [0, -1]]
+    return edges
+
+
 @dataclass(frozen=True, repr=False)
 class EdgesExercise(KernelExercise):
     """An exercise whose kernel may read a neighbour that doesn't exist."""
@@ -140,6 +146,12 @@ edges_kernel = EdgesExercise(
             _border_not_halved,
             ("float32(0.5)", "float32(0.5 if 0 < column < width - 1 else 1)"),
         ),
+        "border copied": (
+            "At the border you store the pixel. It only replaces the neighbour that doesn't exist: store "
+            "half the difference between it and the other neighbour.",
+            _border_copied,
+            ("abs(difference)", "image[row, column] if column in (0, width - 1) else abs(difference)"),
+        ),
         "sign kept": (
             "The differences keep their sign: you've removed `abs`.",
             lambda image: _slopes(image),
@@ -177,6 +189,18 @@ def _standardised(x, variance=None):
 
 def _deviation(x):
     return np.sqrt(x.astype(np.float64).var(axis=1, keepdims=True) + 1e-5)
+
+
+def _from_running_mean(x, count):
+    """Standardise with differences from the mean so far: the running sum, divided by `count`."""
+    return _standardised(x, lambda x, _: ((x - x.cumsum(axis=1) / count) ** 2).mean(axis=1, keepdims=True))
+
+
+_TWO_LOOPS = (
+    "for k in range(x.shape[1]):\n    total += x[row, k]\nmean = total / n\n"
+    "for k in range(x.shape[1]):\n    squares"
+)
+_ONE_LOOP = "for k in range(x.shape[1]):\n    total += x[row, k]\n    mean = total / {}\n    squares"
 
 
 def _rows(rng):
@@ -244,10 +268,23 @@ standardise_kernel = StandardiseExercise(
             lambda x: _standardised(x, lambda x, centred: (centred**2).sum(axis=1, keepdims=True)),
             ("squares / n", "squares"),
         ),
+        "squares of both loops": (
+            "Your sum also holds the squares of the numbers themselves: remove them from the first loop.",
+            lambda x: _standardised(x, lambda x, centred: (x**2 + centred**2).mean(axis=1, keepdims=True)),
+            ("    total += x[row, k]", "    total += x[row, k]\n    squares += x[row, k] * x[row, k]"),
+        ),
         "not centred": (
             "You square the numbers themselves: square their differences from the mean.",
             lambda x: _standardised(x, lambda x, centred: (x**2).mean(axis=1, keepdims=True)),
             ("(x[row, k] - mean) * (x[row, k] - mean)", "x[row, k] * x[row, k]"),
+        ),
+        "unfinished mean": (
+            "You subtract a mean that is not complete yet. Add up the whole row in one loop, and square the "
+            "differences in a second one.",
+            lambda x: _from_running_mean(x, x.shape[1]),
+            lambda x: _from_running_mean(x, np.arange(x.shape[1]) + 1),
+            (_TWO_LOOPS, _ONE_LOOP.format("n")),
+            (_TWO_LOOPS, _ONE_LOOP.format("float32(k + 1)")),
         ),
         "divided by the variance": (
             "You divide by the variance. Divide by its root, the standard deviation.",

@@ -47,7 +47,9 @@ brighten_kernel = KernelExercise(
         "square": (
             "You multiply the pixel by itself; twice as bright is `2 * ...`.",
             lambda digit: np.minimum(digit.astype(int) ** 2, 255).astype(np.uint8),
+            lambda digit: (digit.astype(int) ** 2).astype(np.uint8),
             ("2 *", "digit[row, column] *"),
+            (_BRIGHTER, "digit[row, column] ** 2"),
         ),
         "larger of the two": (
             "`max` takes the larger of two numbers, so every pixel gets 255 or more. Use `min`.",
@@ -71,6 +73,11 @@ brighten_kernel = KernelExercise(
             "You make each pixel black or white. Make those in between twice as bright.",
             lambda digit: np.where(digit > 127, 255, 0).astype(np.uint8),
             (_BRIGHTER, "255 if digit[row, column] > 127 else 0"),
+        ),
+        "limit only": (
+            "You make light pixels white, and leave the dark ones as they are. Make those twice as bright.",
+            lambda digit: np.where(digit > 127, 255, digit).astype(np.uint8),
+            (_BRIGHTER, "255 if digit[row, column] > 127 else digit[row, column]"),
         ),
         "darker": (
             "You make the image darker: half of each pixel.",

@@ -124,7 +124,7 @@ def test_the_layers_have_the_work_that_the_text_says():
     outputs = [math.prod(shape[1:]) for shape in (model.shapes[1], model.shapes[3])]
     products = [layer.weight[0].size for layer in (model.layers[0], model.layers[2])]
     for number in (*outputs, *products):
-        assert f"= {number}".replace("21632", "21 632") in text
+        assert f"= {number}".replace("21632", "21,632") in text
     assert 1 / 4 < outputs[1] / outputs[0] < 3 / 8
     assert round(outputs[1] * products[1] / (outputs[0] * products[0])) == 11
 

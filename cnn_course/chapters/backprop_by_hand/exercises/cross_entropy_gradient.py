@@ -29,6 +29,11 @@ def _stable_softmax(logits, axis):
     return exponentials / exponentials.sum(axis=axis, keepdims=True)
 
 
+def _one_sum(logits, labels):
+    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return (exponentials / exponentials.sum() - one_hot(logits, labels)) / len(labels)
+
+
 def _cut_off(most):
     return lambda logits, labels: (
         (_softmax(np.clip(logits, -most, most)) - one_hot(logits, labels)) / len(labels)
@@ -139,7 +144,9 @@ cross_entropy_gradient = Exercise(
         "over the whole array": (
             "You divide by one sum for the whole batch. Each sample has its own: `axis=1`, `keepdims=True`.",
             lambda logits, labels: (_stable_softmax(logits, None) - one_hot(logits, labels)) / len(labels),
+            _one_sum,
             ("axis=1", "axis=None", 2),
+            ("sum(axis=1, keepdims=True)", "sum()"),
         ),
         "whole columns": (
             "`gradient[:, {labels}]` takes whole columns. Take one entry per row: `[np.arange(n), "

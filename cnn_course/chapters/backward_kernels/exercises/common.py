@@ -20,6 +20,12 @@ def blocks(size):
     return device.blocks(size, THREADS)
 
 
+def with_a_thread(grad_output, covered):
+    """Return the gradients of outputs that have a thread in a launch that covers `covered`, 0 for others."""
+    has_thread = np.arange(grad_output.size) < THREADS * blocks(covered.size)
+    return grad_output * has_thread.reshape(grad_output.shape)
+
+
 BLOCK = 4, 2
 
 

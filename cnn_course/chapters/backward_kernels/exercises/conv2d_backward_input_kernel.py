@@ -15,6 +15,7 @@ from cnn_course.chapters.backward_kernels.exercises.common import (
     THREADS,
     blocks,
     convolutions,
+    with_a_thread,
 )
 from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, normal
 from cnn_course.engine.checks.mimics import looked_up, places
@@ -204,6 +205,24 @@ conv2d_backward_input_kernel = KernelExercise(
                 np.repeat(grad_output[:1], len(grad_output), axis=0), *rest
             ),
             ("grad_output[n, oc,", "grad_output[0, oc,"),
+        ),
+        "scatters": (
+            "You let a thread for each output add to the pixels of its window. But the launch has a thread "
+            "for each pixel, and nothing has cleared `{grad_input}`. Let each pixel gather: add up what it "
+            "gets in a variable, and store that.",
+            lambda g, weight, *rest: _image_gradient(with_a_thread(g, rest[-1]), weight, *rest) + rest[-1],
+            """
+            i = cuda.grid(1)
+            if i < grad_output.size:
+                n, oc, oh, ow = place(uint32(i), grad_output.shape)
+                for ic in range(weight.shape[1]):
+                    for kh in range(weight.shape[2]):
+                        for kw in range(weight.shape[3]):
+                            h, w = oh * stride_h + kh - padding_h, ow * stride_w + kw - padding_w
+                            if 0 <= h < grad_input.shape[2] and 0 <= w < grad_input.shape[3]:
+                                product = grad_output[n, oc, oh, ow] * weight[oc, ic, kh, kw]
+                                cuda.atomic.add(grad_input, (n, ic, h, w), product)
+            """,
         ),
         "adds to what was there": (
             ADDED_TO_GARBAGE,

@@ -13,6 +13,7 @@ from cnn_course.chapters.backward_kernels.exercises.common import (
     THREADS,
     blocks,
     convolutions,
+    with_a_thread,
 )
 from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, normal
 from cnn_course.engine.checks.mimics import looked_up, places
@@ -155,6 +156,24 @@ conv2d_backward_weight_kernel = KernelExercise(
             "You add up only the pixels: multiply each by its `{grad_output}`.",
             lambda grad_output, *rest: _filter_gradient(np.ones_like(grad_output), *rest),
             ("grad_output[n, oc, oh, ow] * x[n, ic, h, w]", "x[n, ic, h, w]"),
+        ),
+        "scatters": (
+            "You let a thread for each output add to the weights. But the launch has a thread for each "
+            "weight, and nothing has cleared `{grad_weight}`. Let each weight add up what it gets in a "
+            "variable, and store that.",
+            lambda g, x, *rest: _filter_gradient(with_a_thread(g, rest[-1]), x, *rest) + rest[-1],
+            """
+            i = cuda.grid(1)
+            if i < grad_output.size:
+                n, oc, oh, ow = place(uint32(i), grad_output.shape)
+                for ic in range(x.shape[1]):
+                    for kh in range(grad_weight.shape[2]):
+                        for kw in range(grad_weight.shape[3]):
+                            h, w = oh * stride_h + kh - padding_h, ow * stride_w + kw - padding_w
+                            if 0 <= h < x.shape[2] and 0 <= w < x.shape[3]:
+                                product = grad_output[n, oc, oh, ow] * x[n, ic, h, w]
+                                cuda.atomic.add(grad_weight, (oc, ic, kh, kw), product)
+            """,
         ),
         "adds to what was there": (
             ADDED_TO_GARBAGE,

@@ -203,7 +203,9 @@ max_pool_kernel = PoolExercise(
         "position in the window": (
             "Your positions count within the window. Count in the plane: `row * width + column`.",
             _with_argmax(_in_the_window),
+            _with_argmax(lambda x, kernel, *rest: _in_the_window(x, x.shape[2], *rest)),
             [("top * x.shape[2] + left", "0"), ("h * x.shape[2] + w", "(h - top) * kernel + w - left")],
+            [("top * x.shape[2] + left", "0"), ("h * x.shape[2] + w", "(h - top) * x.shape[2] + w - left")],
         ),
         "place in all planes": (
             "The maxima are right. Positions start from 0 in each plane: `row * {x}.shape[2] + column`.",
