@@ -59,10 +59,11 @@ def _covered(attempt, height, width):
     if block[0] * block[1] > _MOST_THREADS:
         raise Wrong("too many threads", f"A block has at most {_MOST_THREADS} threads in all.", seen)
     (across, down), needed = (grid[0] * block[0], grid[1] * block[1]), device.blocks
+    exchanged = [tuple(map(needed, (height, width), sides)) for sides in (block, block[::-1])]
+    if grid in exchanged and grid != tuple(map(needed, (width, height), block)):
+        text = "x counts columns and y counts rows. You use the height for x and the width for y."
+        raise Wrong("axes exchanged", text, seen)
     if across < width or down < height:
-        if grid == (needed(height, block[1]), needed(width, block[0])):
-            text = "x counts columns and y counts rows. You use the height for x and the width for y."
-            raise Wrong("axes exchanged", text, seen)
         if grid == (width // block[0], height // block[1]):
             raise Wrong("rounded down", "Some outputs have no thread. Round the number of blocks up.", seen)
         reaches = f"Your threads reach {across} columns and {down} rows, so some outputs have no thread."
