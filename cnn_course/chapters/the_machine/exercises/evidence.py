@@ -204,6 +204,12 @@ under_the_roof = Exercise(
             _at_the_roof(lambda peak, memory: memory),
             ("min(peak, intensity * bandwidth)", "intensity * bandwidth"),
         ),
+        "bandwidth as it is": (
+            "Your roof at low intensity is `{bandwidth}`, which counts bytes. Multiply it by the operations "
+            "for each byte.",
+            lambda *given: placed(*given, bound=lambda peak, _: min(peak, given[-1])),
+            ("intensity * bandwidth", "bandwidth"),
+        ),
         "millions": (
             "The part that you return is 1000 times too large: operations per microsecond are millions per "
             "second, and the roof is in GFLOP/s.",
@@ -216,8 +222,10 @@ under_the_roof = Exercise(
             partial(placed, scale=1e-3),
             partial(placed, scale=1e6),
             partial(placed, scale=1e9),
+            partial(placed, scale=1e-6),
             (" / 1000", " * 1000"),
             (" / 1000", " / 1e9"),
+            ("/ microseconds / 1000", "/ (microseconds / 1e6)"),
         ),
         "speed, not its part": (
             "The last number is the speed in GFLOP/s. Return which part of the roof that is.",
