@@ -123,7 +123,7 @@ def race_picture() -> plots.Picture:
     mine, its = (reads, "reads\n[30], [31]"), (writes, "writes\n[31]")
     _moments(
         axes[0],
-        "Warp 0 comes first: thread 32 reads what is new. Wrong.",
+        "Warp 0 comes first: thread 32 reads the new value. Wrong.",
         {
             first: [mine[0](0, mine[1]), its[0](1, its[1])],
             second: [reads(2, "reads\nnew [31]"), writes(3, "writes\n[32]")],
@@ -131,7 +131,7 @@ def race_picture() -> plots.Picture:
     )
     _moments(
         axes[1],
-        "Warp 1 comes first: thread 32 reads what is old. Right, by luck.",
+        "Warp 1 comes first: thread 32 reads the old value. Right, by luck.",
         {
             first: [mine[0](2, mine[1]), its[0](3, its[1])],
             second: [reads(0, "reads\nold [31]"), writes(1, "writes\n[32]")],

@@ -1,5 +1,7 @@
 """The checks of notebook 13, ``13_matrix_product``."""
 
+from itertools import permutations
+
 import numpy as np
 
 from cnn_course.chapters.dense_layers.exercises import multiplications, product
@@ -217,6 +219,16 @@ def _column_repeated(quarters):
     quarters[:, :, :, :, 1] = quarters[:, :, :, :, 0]
 
 
+def _one_repeated():
+    """Yield functions in which one of the four results is another one."""
+    for target, source in permutations(np.ndindex(2, 2), 2):
+
+        def repeat(quarters, target=target, source=source):
+            quarters[:, :, target[0], :, target[1]] = quarters[:, :, source[0], :, source[1]]
+
+        yield _rearranged(repeat)
+
+
 def _trace_of_a_block(attempt):
     """Return the trace of a block with all its results, and one tile along k."""
     (case,) = multiplications(np.random.default_rng(0), (TILE, TILE), (WIDE, WIDE), [(WIDE, TILE, WIDE)])
@@ -286,6 +298,13 @@ matmul_2x2_kernel = KernelExercise(
             "The second column of results repeats the first. It needs another number of `{b}`.",
             _column_repeated,
             ("* b1", "* b0", 2),
+        ),
+        "one repeated": (
+            "One of the four results repeats another. Each needs its own pair: one of two numbers of `{a}`, "
+            "and one of two of `{b}`.",
+            *_one_repeated(),
+            ("t10 + a1 * b0", "t10 + a0 * b1"),
+            ("t11 + a1 * b1", "t11 + a1 * b0"),
         ),
         "first tile only": (
             "Only the first pair of tiles is multiplied. Go on to the end of the sum.",

@@ -111,8 +111,8 @@ def request_picture(transpose_b=False, step=5, row=2) -> plots.Picture:
         ruled(ax, *wanted.shape)
         for first in range(SECTOR, wanted.shape[1], SECTOR):
             ax.axvline(first - 0.5, color=plots.INK, linewidth=1)
-        lies = f"{name}, as it lies: {wanted.shape[0]} x {wanted.shape[1]}"
-        ax.set_title(lies, fontsize=10, color=plots.INK, loc="left")
+        stored = f"{name}, as stored: {wanted.shape[0]} x {wanted.shape[1]}"
+        ax.set_title(stored, fontsize=10, color=plots.INK, loc="left")
     caption = (
         f"Step {step} of the sum, one warp: 1 number of a in {plots.counted(sectors[0], 'sector')}, 32 "
         f"numbers of b in {sectors[1]} sectors. Dark: what the warp needs; pale: what comes with it. Lines "

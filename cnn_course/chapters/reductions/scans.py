@@ -89,7 +89,7 @@ def blocks_picture() -> plots.Picture:
         "each block scans its piece",
         "the totals",
         "their scan",
-        "added behind it",
+        "added to the block after it",
     )
     for row, text in enumerate(says):
         ax.text(13.4, -row, text, fontsize=9, va="center", color=plots.INK)

@@ -351,6 +351,8 @@ def test_the_text_has_the_times_of_the_record():
     answer, after = text_of("predict-model"), text_of("real-graph-after")
     assert f"The host needs {t4.launches.microseconds / 10:.0f} µs for each" in answer
     assert f"10 launches take {microseconds} µs" in answer
+    sliders = f"launches=[10, 5, 8, 24, 48], launch_us=[{t4.launches.microseconds / 10:.0f}, "
+    assert sliders in text_of("explore-launches")
     assert (
         f"{t4.work:.0f} µs on the T4, {a100.work:.0f} on the A100 and {h100.work:.0f} on the H100" in answer
     )

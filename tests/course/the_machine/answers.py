@@ -125,17 +125,17 @@ WRONG = {
                 ("device.blocks(width, block[0])", "0"),
                 ("device.blocks(height, block[1])", "device.blocks(width, block[0])"),
                 ("0, device", "device.blocks(height, block[1]), device"),
-            ]
-        ],
-        "needless blocks": [("device.blocks(width, block[0])", "width")],
-        "block first": [[("return (device", "return block, (device"), ("block[1])), block", "block[1]))")]],
-        "not covered": [
+            ],
+            [("(width, block[0])", "(height, block[0])"), ("(height, block[1])", "(width, block[1])")],
             [
                 ("32, 4", "4, 32"),
                 ("(width, block[0])", "(height, block[0])"),
                 ("(height, block[1])", "(width, block[1])"),
-            ]
+            ],
         ],
+        "needless blocks": [("device.blocks(width, block[0])", "width")],
+        "block first": [[("return (device", "return block, (device"), ("block[1])), block", "block[1]))")]],
+        "not covered": [("(width, block[0])", "(width, 2 * block[0])")],
         "too many threads": [("32, 4", "64, 32")],
         "empty launch": [("block[1])), block", "block[1])), (0, 128)")],
         "not a launch": [

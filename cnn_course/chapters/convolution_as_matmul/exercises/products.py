@@ -1,5 +1,7 @@
 """Products with wide loads, and with split sums: exercises of notebook 14."""
 
+from itertools import permutations
+
 import numpy as np
 
 from cnn_course.chapters.dense_layers.exercises import product
@@ -90,9 +92,14 @@ matmul_1x4_kernel = KernelExercise(
             ("k * n + column", "k * n"),
         ),
         "results repeated": (
-            "The four results of a thread are the same. Each needs its own number of `{b}`.",
+            "Results of a thread are the same. Each of the four needs its own number of `{b}`.",
             _flat(_regrouped([0, 0, 0, 0])),
+            *(
+                _flat(_regrouped([other if k == one else k for k in range(4)]))
+                for one, other in permutations(range(4), 2)
+            ),
             [("left * b1", "left * b0"), ("left * b2", "left * b0"), ("left * b3", "left * b0")],
+            ("left * b3", "left * b2"),
         ),
         "results reversed": (
             "The four results of a thread are stored in reverse order.",
@@ -168,6 +175,11 @@ split_kernel = KernelExercise(
             "Each part begins with the first product. Begin where the previous part ends.",
             _in_parts(lambda part, depth, length: (0, (part + 1) * depth)),
             ("range(first, last)", "range(last)"),
+        ),
+        "one product apart": (
+            "Your parts begin one product apart, and overlap. Part `part` begins at `part * {depth}`.",
+            _in_parts(lambda part, depth, length: (part, part + depth)),
+            ("part * depth", "part"),
         ),
         "to the end": (
             "Each part runs to the end of the sum. End it where the next part begins.",

@@ -119,13 +119,15 @@ centre_kernel = CooperativeExercise(
             ("cuda.atomic.add(total, 0, mine)", "if cuda.grid(1) == 0:\n    cuda.atomic.add(total, 0, mine)"),
         ),
         "all added by each": (
-            "Each thread adds up all elements, so the total contains them many times. Begin at the thread's "
-            "own element, and go on in steps of the whole grid.",
+            "Each thread adds the sum of all elements to the total. It must add its own share: begin at its "
+            "own element, and go on in steps of the whole grid. If you use `block_sum`, let one thread of "
+            "each block add the result.",
             lambda x, total: _summed(x, THREADS * x.sum(dtype=np.float64)),
             (
                 "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):\n    mine",
                 "for i in range(x.size):\n    mine",
             ),
+            ("cuda.atomic.add(total, 0, mine)", "cuda.atomic.add(total, 0, block_sum(mine))"),
         ),
         "divided by the threads": (
             "You divide by the number of threads. A mean is the sum divided by the number of elements.",

@@ -1,6 +1,7 @@
 """An open exercise: faster channel sums, with any number of kernels."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -80,6 +81,12 @@ def _is_faster(attempt):
         )
 
 
+def _added_by(threads, x):
+    """Return the sums if so many threads add each image's, one after the other in float32: rounding shows."""
+    images = x.sum(axis=2, dtype=np.float32)
+    return np.add.accumulate(images.repeat(threads, axis=0), dtype=np.float32)[-1]
+
+
 @dataclass(frozen=True, repr=False)
 class FasterExercise(Exercise):
     """An exercise whose attempt must launch fast kernels, by modelled time."""
@@ -123,6 +130,12 @@ channel_sums = FasterExercise(
             "an atomic operation or a second kernel.",
             lambda x: x[-1].sum(axis=1),
             ("if cuda.threadIdx.x == 0:", "if cuda.threadIdx.x == 0 and image == x.shape[0] - 1:"),
+        ),
+        "added by every thread": (
+            "Your sums are as many times too large as a block has threads: `block_sum` gives the total to "
+            "all of them, and each adds it. Let one of them add it.",
+            *(partial(_added_by, threads) for threads in (32, 64, 128, 256, 512, 1024)),
+            ("if cuda.threadIdx.x == 0:", "if True:"),
         ),
         "one thread of a block": (
             "You add only the first thread's numbers. Sum over the threads of a block first.",

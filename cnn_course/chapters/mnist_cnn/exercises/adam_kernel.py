@@ -108,9 +108,13 @@ adam_kernel = KernelExercise(
             ],
         ),
         "multiplied": (
-            "You multiply by the corrections, which makes the means smaller still. Divide by them.",
+            "You multiply by a correction, which makes a mean smaller still. Divide by both.",
             partial(_adam_launched, hats=lambda m, v, c1, c2: (m * c1, v * c2)),
+            partial(_adam_launched, hats=lambda m, v, c1, c2: (m * c1, v / c2)),
+            partial(_adam_launched, hats=lambda m, v, c1, c2: (m / c1, v * c2)),
             [("/ correction1", "* correction1"), ("/ correction2", "* correction2")],
+            ("/ correction1", "* correction1"),
+            ("/ correction2", "* correction2"),
         ),
         "weight of the start": (
             "`{correction1}` and `{correction2}` are `1 - beta**step` already: divide by them.",

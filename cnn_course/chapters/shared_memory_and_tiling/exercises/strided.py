@@ -27,9 +27,9 @@ def _strided(image, weight):
     return conv2d_forward(*given, stride=STRIDE, padding=1)[0, 0]
 
 
-def _patch(image, top, left, outside=0):
-    """Return the pixels of a tile and its halo, with `outside` beyond the edges of the image."""
-    row, column = top + np.arange(STRIDED_H)[:, None], left + np.arange(STRIDED_W)
+def _patch(image, top, left, outside=0, step=1):
+    """Return the pixels of a tile and its halo, every `step`-th, with `outside` beyond the image's edges."""
+    row, column = top + step * np.arange(STRIDED_H)[:, None], left + step * np.arange(STRIDED_W)
     height, width = image.shape
     inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
     pixels = image[np.clip(row, 0, height - 1), np.clip(column, 0, width - 1)]
@@ -180,6 +180,17 @@ conv_strided_kernel = _LoadingExercise(
             "You exchange row and column of the block: `blockIdx.x` counts to the right, `blockIdx.y` down.",
             _through_patches(lambda image, i, j: _patch(image, j * _STEP_H - 1, i * _STEP_W - 1)),
             [("cuda.blockIdx.y", "cuda.blockIdx.x"), ("left = cuda.blockIdx.x", "left = cuda.blockIdx.y")],
+        ),
+        "every second pixel": (
+            "Your patch has every second pixel: you apply the stride here, and it is applied again in the "
+            "sum. Load all pixels from the corner on.",
+            _through_patches(
+                lambda image, i, j: _patch(image, i * _STEP_H - 1, j * _STEP_W - 1, step=STRIDE)
+            ),
+            [
+                ("top + k // STRIDED_W", "top + k // STRIDED_W * STRIDE"),
+                ("left + k % STRIDED_W", "left + k % STRIDED_W * STRIDE"),
+            ],
         ),
         "edge repeated": (
             "Outside the image you repeat its border. Use zero there.",

@@ -59,10 +59,11 @@ def _covered(attempt, height, width):
     if block[0] * block[1] > _MOST_THREADS:
         raise Wrong("too many threads", f"A block has at most {_MOST_THREADS} threads in all.", seen)
     (across, down), needed = (grid[0] * block[0], grid[1] * block[1]), device.blocks
+    exchanged = [tuple(map(needed, (height, width), sides)) for sides in (block, block[::-1])]
+    if grid in exchanged and grid != tuple(map(needed, (width, height), block)):
+        text = "x counts columns and y counts rows. You use the height for x and the width for y."
+        raise Wrong("axes exchanged", text, seen)
     if across < width or down < height:
-        if grid == (needed(height, block[1]), needed(width, block[0])):
-            text = "x counts columns and y counts rows. You use the height for x and the width for y."
-            raise Wrong("axes exchanged", text, seen)
         if grid == (width // block[0], height // block[1]):
             raise Wrong("rounded down", "Some outputs have no thread. Round the number of blocks up.", seen)
         reaches = f"Your threads reach {across} columns and {down} rows, so some outputs have no thread."
@@ -203,6 +204,12 @@ under_the_roof = Exercise(
             _at_the_roof(lambda peak, memory: memory),
             ("min(peak, intensity * bandwidth)", "intensity * bandwidth"),
         ),
+        "bandwidth as it is": (
+            "Your roof at low intensity is `{bandwidth}`, which counts bytes. Multiply it by the operations "
+            "for each byte.",
+            lambda *given: placed(*given, bound=lambda peak, _: min(peak, given[-1])),
+            ("intensity * bandwidth", "bandwidth"),
+        ),
         "millions": (
             "The part that you return is 1000 times too large: operations per microsecond are millions per "
             "second, and the roof is in GFLOP/s.",
@@ -215,8 +222,10 @@ under_the_roof = Exercise(
             partial(placed, scale=1e-3),
             partial(placed, scale=1e6),
             partial(placed, scale=1e9),
+            partial(placed, scale=1e-6),
             (" / 1000", " * 1000"),
             (" / 1000", " / 1e9"),
+            ("/ microseconds / 1000", "/ (microseconds / 1e6)"),
         ),
         "speed, not its part": (
             "The last number is the speed in GFLOP/s. Return which part of the roof that is.",
