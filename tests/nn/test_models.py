@@ -320,6 +320,28 @@ def test_a_layer_says_that_its_forward_comes_first(layer):
         layer.backward(np.zeros(layer.output_shape((2, 1, 4, 4)), np.float32))
 
 
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        *((layer, (1, 4, 4)) for layer in (Conv2d(1, 2, 3), MaxPool2d(2), AvgPool2d(2), BatchNorm2d(1))),
+        *((layer, (1, 4, 4)) for layer in (ReLU(), Sigmoid(), Tanh(), GELU(), LayerNorm(4))),
+        *((layer, (4,)) for layer in (Linear(4, 2), Chain([Linear(4, 4)]), Residual([Linear(4, 4)]))),
+        *((layer, (2, 4)) for layer in (LSTM(4, 3), MultiHeadAttention(4, 2), TransformerBlock(4, 2))),
+        (Embedding(3, 2, length=2), (2,)),
+    ],
+    ids=lambda value: getattr(value, "kind", None),
+)
+def test_a_layer_says_that_it_must_be_built_first(layer, shape):
+    first = layer.modules()[0]
+    message = rf"^{type(first).__name__} has no \w+ yet: build it first, in a Sequential$"
+    x = np.zeros((1, *shape), layer.input_dtype or np.float32)
+    with pytest.raises(AttributeError, match=message):
+        layer.forward(x)
+    Sequential([layer], shape).forward(x)
+    with pytest.raises(AttributeError, match=r"^flatten1 has no out$"):
+        Sequential([Flatten()], shape).layers[0].out  # noqa: B018
+
+
 @pytest.mark.parametrize("build", MODELS.values(), ids=MODELS)
 def test_a_model_says_that_its_forward_comes_first(build):
     model = build(batch_size=1)
