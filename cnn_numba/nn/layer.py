@@ -100,6 +100,8 @@ class Layer:
     grad_input: Any = Absent(unbuilt)
     # A weak reference to the `ConvChain` that computed the output; None if the layer did.
     chain: Any = None
+    # A weak reference to the model that it was built into last; None if there is none.
+    owner: Any = None
 
     def __init__(self) -> None:
         self.name = self.kind

@@ -11,12 +11,13 @@ from cnn_numba.arguments import shown
 from cnn_numba.beyond.attention.layers import MultiHeadAttention
 from cnn_numba.beyond.embedding.layers import Embedding
 from cnn_numba.beyond.norm.layers import BatchNorm2d, LayerNorm
+from cnn_numba.beyond.onnx import to_onnx
 from cnn_numba.beyond.precision.scaling import LossScaler
 from cnn_numba.beyond.recurrent.layers import LSTM
 from cnn_numba.beyond.transformer import Chain, Residual, TransformerBlock
 from cnn_numba.device import to_host
 from cnn_numba.nn.gradcheck import gradcheck
-from cnn_numba.nn.layer import Layer
+from cnn_numba.nn.layer import Layer, UnsupportedPrecision
 from cnn_numba.nn.layers import (
     GELU,
     AvgPool2d,
@@ -273,6 +274,76 @@ def test_a_layer_cannot_stand_in_a_model_twice():
     relu = ReLU()
     with pytest.raises(ValueError, match=r"ReLU\(\) is in the model twice, as relu1 and as relu2: "):
         Sequential([Flatten(), Linear(4, 4), relu, Linear(4, 4), relu], (1, 2, 2))
+
+
+def shared():
+    """Return a model, and a later one with one of its layers."""
+    layer = Linear(4, 3)
+    first = Sequential([Flatten(), layer], (1, 2, 2), 2, name="first")
+    return first, Sequential([Flatten(), Sigmoid(), layer], (1, 2, 2), 2, name="second")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda model, x: model.forward(x),
+        lambda model, x: model.predict(x),
+        lambda model, x: model.backward(np.ones((2, 3), np.float32)),
+        lambda model, x: train_step(model, CrossEntropyLoss(2, 3), SGD(model), x, np.array([0, 1], np.int32)),
+        lambda model, x: model.summary(),
+        lambda model, x: to_onnx(model),
+    ],
+)
+def test_a_model_that_lost_a_layer_to_another_says_so(use):
+    x = np.ones((2, 1, 2, 2), np.float32)
+    first, second = shared()
+    where = r"its Linear\(4, 3\) was built into another model, second"
+    message = rf"^first can't be used any more: {where}\. Make new layers for each model$"
+    with pytest.raises(AttributeError, match=message):
+        use(first, x)
+    assert "no layers" in repr(first)
+    second.forward(x)
+    use(second, x)
+    assert np.shares_memory(second.layers[2].weight, second.parameters)
+
+
+def test_a_block_with_a_layer_of_another_model_takes_it():
+    layer = Linear(4, 4)
+    first = Sequential([layer], (4,), name="first")
+    second = Sequential([Residual([layer])], (4,))
+    with pytest.raises(AttributeError, match=r"its Linear\(4, 4\) was built into another"):
+        first.forward(np.ones((1, 4), np.float32))
+    second.forward(np.ones((1, 4), np.float32))
+
+
+def test_a_cell_that_builds_a_model_may_run_again():
+    layers, models = [Conv2d(1, 2, 3), MaxPool2d(2), Flatten(), Linear(18, 3)], []
+    x, labels = np.ones((2, 1, 8, 8), np.float32), np.array([0, 2], np.int32)
+    for _ in range(2):
+        models.append(model := Sequential(layers, (1, 8, 8), 2))
+        before = model.parameters.copy()
+        train_step(model, CrossEntropyLoss(2, 3), SGD(model), x, labels)
+    fresh = Sequential([Conv2d(1, 2, 3), MaxPool2d(2), Flatten(), Linear(18, 3)], (1, 8, 8), 2)
+    np.testing.assert_array_equal(before, fresh.parameters)
+    train_step(fresh, CrossEntropyLoss(2, 3), SGD(fresh), x, labels)
+    np.testing.assert_array_equal(model.parameters, fresh.parameters)
+    assert "no layers" in repr(models[0])
+
+
+def test_a_model_that_could_not_be_built_leaves_its_layers_to_the_next():
+    layers = [LSTM(3, 2), Flatten(), Linear(4, 2)]
+    with pytest.raises(UnsupportedPrecision) as caught:
+        Sequential(layers, (2, 3), 1, precision="float16")
+    assert caught.tb is not None  # which keeps the model alive
+    assert Sequential(layers, (2, 3), 1).forward(np.ones((1, 2, 3), np.float32)).shape == (1, 2)
+
+
+def test_a_relu_that_a_layer_computed_in_another_model_computes_again():
+    relu = ReLU()
+    Sequential([Linear(4, 4), relu], (4,), 1)
+    model = Sequential([relu, Linear(4, 4)], (4,), 1)
+    model.forward(-np.ones((1, 4), np.float32))
+    np.testing.assert_array_equal(relu.output, 0)
 
 
 def test_a_layer_may_compare_by_value():
