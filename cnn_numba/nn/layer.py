@@ -180,7 +180,7 @@ def layout_advice(shape: Shape, channels: int) -> str:
     # With more channels, the last axis is more likely a width that happens to be as large.
     if len(shape) < 3 or shape[-1] != channels or shape[-3] == channels or channels > 4:
         return ""
-    return "; images are NCHW, with the channels first: np.ascontiguousarray(np.moveaxis(images, -1, 1))"
+    return "; images are NCHW, with the channels first: np.ascontiguousarray(np.moveaxis(images, -1, -3))"
 
 
 def is_watched(objects: Iterable[object], *names: str) -> bool:

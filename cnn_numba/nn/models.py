@@ -210,13 +210,20 @@ class Sequential:
         try:
             self.backend.check("x", x, (None, *self.input_shape), self.layers[0].input_dtype)
         except ValueError as error:
-            raise ValueError(f"{error}{layout_advice(x.shape, self.input_shape[0])}") from None
+            raise ValueError(f"{error}{self._advice(x.shape)}") from None
         if not 1 <= (n := x.shape[0]) <= self.batch_size:
             how = f": pass fewer, or build it with batch_size={n}" if n else ""
             raise ValueError(f"{self.name} was built for 1 to {self.batch_size} samples, got {n}{how}")
         for each in self._before(until):
             x = each.forward(x, training)
         return x
+
+    def _advice(self, shape):
+        """Return the end of a message about a batch of this shape: what to do with it."""
+        batch = 1, *self.input_shape
+        if len(shape) < len(batch) and (1,) * (len(batch) - len(shape)) + shape == batch:
+            return f": a single sample is a batch of one, x.reshape{batch}"
+        return layout_advice(shape, self.input_shape[0])
 
     def _before(self, layer):
         if layer is None:
@@ -240,8 +247,14 @@ class Sequential:
 
         With `until` run only the layers before that one, from the gradient of its input.
         """
-        gradient = grad_logits
-        for each in reversed(self._before(until)):
+        passes, gradient = self._before(until), grad_logits
+        # The last layer would blame its own arrays for the shape. It may have no output yet, or keep none.
+        logits = getattr(passes[-1], "output", None) if passes else None
+        if logits is not None and np.shape(grad_logits) != logits.shape:
+            raise ValueError(
+                f"grad_logits must have the shape of the logits, {logits.shape}, got {shown(grad_logits)}"
+            )
+        for each in reversed(passes):
             grad_input = each.backward(gradient)
             yield from reversed(each.layers) if isinstance(each, ConvChain) else [each]
             if grad_input is None:
@@ -251,6 +264,12 @@ class Sequential:
     def __repr__(self):
         names = ", ".join(layer.name for layer in vars(self).get("layers", ()))
         return f"<Sequential {self.name}: {names or 'no layers'}; {self.parameters.size:,} parameters>"
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError(
+            f"{self.name} can't be copied or pickled: its layers hold views of its arrays. Build a second "
+            "one and copy parameters and buffers into it, or use save_checkpoint and load_model"
+        )
 
     @property
     def predictions(self) -> int:
