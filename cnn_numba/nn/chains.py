@@ -94,6 +94,12 @@ class ConvChain:
         self._own(self.reference)
         return out
 
+    @property
+    def output(self) -> Array:
+        """What the last layer's last pass returned, by the chain or alone."""
+        last = self.layers[-1]
+        return self.out if last.chain is self.reference else last.output
+
     def gather(self, *arguments: Any) -> tuple[Array, Array]:
         """Gather a batch like ``gather_batch_at(*arguments)``, if possible together with the first layers.
 

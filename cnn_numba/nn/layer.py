@@ -5,7 +5,7 @@ buffers that `build` allocated once, for the largest batch.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,32 @@ class Saved:
         vars(layer)[self.name] = value
 
 
+class Absent:
+    """An attribute that an object doesn't have at first, or no longer; reading it raises an AttributeError.
+
+    `reason` makes the message from the object and the attribute's name. An attribute that is set on the
+    object hides this one, so reading it costs nothing.
+    """
+
+    def __init__(self, reason: Callable[[Any, str], str]) -> None:
+        self.reason = reason
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, holder: Any, owner: type) -> Any:
+        if holder is None:
+            return self
+        raise AttributeError(self.reason(holder, self.name))
+
+
+def unbuilt(layer: Any, name: str) -> str:
+    """Return why a layer has no attribute of this name, which `build` sets in most layers."""
+    if "input_shape" in vars(layer):
+        return f"{layer.name} has no {name}"
+    return f"{type(layer).__name__} has no {name} yet: build it first, in a Sequential"
+
+
 class UnsupportedPrecision(ValueError):
     """A layer cannot compute in the requested precision."""
 
@@ -54,7 +80,7 @@ class Layer:
     kind = "layer"
     name: str  #: Unique in its model: the kind and a count, such as ``conv2``
     operation: str | None = None  # the name of its operation in a backend's `ops`
-    ops: Any  # the operation's functions
+    ops: Any = Absent(unbuilt)  # the operation's functions
     precision = "float32"  #: What the operands of its products are rounded to; the model sets it
     precisions: tuple[str, ...] = PRECISIONS  #: The precisions that it can compute in
     input_dtype: DTypeLike | None = None  # of the input; None is the backend's dtype
@@ -66,8 +92,16 @@ class Layer:
     grad_bias: Array = None  # type: ignore[assignment]
     x: Any = Saved()  #: The input of the last `forward`, in layers that `backward` needs it for
     output: Any = Saved()  #: What the last `forward` returned; the next one overwrites it
+    # What `build` sets.
+    backend: Any = Absent(unbuilt)
+    input_shape: Any = Absent(unbuilt)
+    needs_grad_input: Any = Absent(unbuilt)
+    out: Any = Absent(unbuilt)
+    grad_input: Any = Absent(unbuilt)
     # A weak reference to the `ConvChain` that computed the output; None if the layer did.
     chain: Any = None
+    # A weak reference to the model that it was built into last; None if there is none.
+    owner: Any = None
 
     def __init__(self) -> None:
         self.name = self.kind
@@ -146,7 +180,7 @@ def layout_advice(shape: Shape, channels: int) -> str:
     # With more channels, the last axis is more likely a width that happens to be as large.
     if len(shape) < 3 or shape[-1] != channels or shape[-3] == channels or channels > 4:
         return ""
-    return "; images are NCHW, with the channels first: np.ascontiguousarray(np.moveaxis(images, -1, 1))"
+    return "; images are NCHW, with the channels first: np.ascontiguousarray(np.moveaxis(images, -1, -3))"
 
 
 def is_watched(objects: Iterable[object], *names: str) -> bool:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import weakref
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -9,9 +10,14 @@ import numpy as np
 from cnn_numba.arguments import MOST_ELEMENTS, integer, settings, shown, sizes
 from cnn_numba.device import Array, to_host
 from cnn_numba.nn.chains import ConvChain, chained
-from cnn_numba.nn.layer import Layer, UnsupportedPrecision, layer_list, layout_advice
+from cnn_numba.nn.layer import Absent, Layer, UnsupportedPrecision, layer_list, layout_advice
 from cnn_numba.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.ops.backends import BackendLike, backend
+
+
+def _taken(model, name):
+    """Return why a model has no layers any more."""
+    return f"{model.name} can't be used any more: {model.taken}. Make new layers for each model"
 
 
 class Sequential:
@@ -20,6 +26,8 @@ class Sequential:
     Parameters
     ----------
     layers : list of Layer
+        A layer is in one model at a time: a model whose layer is built into another one can't be used any
+        more.
     input_shape : tuple (C, H, W)
         Shape of one sample.
     batch_size : int
@@ -63,6 +71,10 @@ class Sequential:
     parameters: Array
     gradients: Array
     buffers: Array
+    # The instance has these until one of its layers is built into another model; `taken` says which.
+    layers: list[Layer] = Absent(_taken)  # type: ignore[assignment]
+    every_layer: list[Layer] = Absent(_taken)  # type: ignore[assignment]
+    passes: list[Layer | ConvChain] = Absent(_taken)  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -137,11 +149,26 @@ class Sequential:
         if (count := counts["parameters"]) > MOST_ELEMENTS:
             raise ValueError(f"{self.name} has {count} parameters; the kernels count up to {MOST_ELEMENTS}")
         arenas = {name: np.zeros(count, self.backend.dtype) for name, count in counts.items()}
+        self._take_layers()
         self._set_arenas(arenas, entries)
         for layer in self.every_layer:
             layer.initialise(generator)
         if self.backend.on_device:
             self._set_arenas({name: self.backend.bring(arena) for name, arena in arenas.items()}, entries)
+
+    def _take_layers(self):
+        """Make the layers this model's; take all layers from a model that has one of them.
+
+        Such a model would compute with parameters that its optimiser doesn't change. A cell of a notebook
+        that is run again may build its layers again: nobody uses the first model any more.
+        """
+        for layer in self.every_layer:
+            other = layer.owner and layer.owner()
+            if other is not None and "layers" in vars(other):
+                other.taken = f"its {layer!r} was built into another model, {self.name}"
+                for name in ("layers", "every_layer", "passes"):
+                    vars(other).pop(name, None)
+            layer.owner = weakref.ref(self)
 
     def _set_arenas(self, arenas, entries):
         for name, arena in arenas.items():
@@ -155,7 +182,7 @@ class Sequential:
     @staticmethod
     def _fuse(layers):
         """Let a convolution or dense layer also compute the ReLU after it."""
-        for layer, following in itertools.pairwise([*layers, None]):
+        for layer, following in itertools.pairwise([None, *layers, None]):
             relu_follows = isinstance(following, ReLU)
             if isinstance(layer, (Conv2d, Linear)):
                 layer.relu = relu_follows
@@ -183,13 +210,20 @@ class Sequential:
         try:
             self.backend.check("x", x, (None, *self.input_shape), self.layers[0].input_dtype)
         except ValueError as error:
-            raise ValueError(f"{error}{layout_advice(x.shape, self.input_shape[0])}") from None
+            raise ValueError(f"{error}{self._advice(x.shape)}") from None
         if not 1 <= (n := x.shape[0]) <= self.batch_size:
             how = f": pass fewer, or build it with batch_size={n}" if n else ""
             raise ValueError(f"{self.name} was built for 1 to {self.batch_size} samples, got {n}{how}")
         for each in self._before(until):
             x = each.forward(x, training)
         return x
+
+    def _advice(self, shape):
+        """Return the end of a message about a batch of this shape: what to do with it."""
+        batch = 1, *self.input_shape
+        if len(shape) < len(batch) and (1,) * (len(batch) - len(shape)) + shape == batch:
+            return f": a single sample is a batch of one, x.reshape{batch}"
+        return layout_advice(shape, self.input_shape[0])
 
     def _before(self, layer):
         if layer is None:
@@ -213,13 +247,29 @@ class Sequential:
 
         With `until` run only the layers before that one, from the gradient of its input.
         """
-        gradient = grad_logits
-        for each in reversed(self._before(until)):
+        passes, gradient = self._before(until), grad_logits
+        # The last layer would blame its own arrays for the shape. It may have no output yet, or keep none.
+        logits = getattr(passes[-1], "output", None) if passes else None
+        if logits is not None and np.shape(grad_logits) != logits.shape:
+            raise ValueError(
+                f"grad_logits must have the shape of the logits, {logits.shape}, got {shown(grad_logits)}"
+            )
+        for each in reversed(passes):
             grad_input = each.backward(gradient)
             yield from reversed(each.layers) if isinstance(each, ConvChain) else [each]
             if grad_input is None:
                 break
             gradient = grad_input
+
+    def __repr__(self):
+        names = ", ".join(layer.name for layer in vars(self).get("layers", ()))
+        return f"<Sequential {self.name}: {names or 'no layers'}; {self.parameters.size:,} parameters>"
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError(
+            f"{self.name} can't be copied or pickled: its layers hold views of its arrays. Build a second "
+            "one and copy parameters and buffers into it, or use save_checkpoint and load_model"
+        )
 
     @property
     def predictions(self) -> int:

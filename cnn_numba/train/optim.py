@@ -27,6 +27,14 @@ class Optimizer:
         self.ops = self.backend.ops.update
         self.state = {name: self.backend.zeros(self.parameters.shape) for name in self.moments}
 
+    def __repr__(self):
+        how = ", ".join(f"{name}={value}" for name, value in {"lr": self.lr, **self._options()}.items())
+        return f"<{type(self).__name__}: {how}; {self.parameters.size:,} parameters>"
+
+    def _options(self):
+        """Return the settings as the constructor takes them."""
+        return self.settings
+
     def _function(self, name):
         """Return the operation with this name for the optimiser."""
         if self.kind is None:
@@ -107,6 +115,10 @@ class Adam(Optimizer):
         eps, weight_decay = settings(eps=eps, weight_decay=weight_decay)
         super().__init__(model, lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
         self.state["step"] = np.zeros((), np.int64)
+
+    def _options(self):
+        others = dict(self.settings)
+        return {"betas": (others.pop("beta1"), others.pop("beta2")), **others}
 
     def _correction(self):
         return {"step": int(self.state["step"]) + 1}

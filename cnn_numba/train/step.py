@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cnn_numba import device
-from cnn_numba.arguments import instance
+from cnn_numba.arguments import instance, shown
 from cnn_numba.data import Dataset
 from cnn_numba.device import Array, first_rows
 from cnn_numba.nn.chains import ConvChain
@@ -77,10 +77,13 @@ def train_step(
     >>> second < first
     True
     """
-    instance(model, "model", Sequential)
-    check_optimizer(optimizer, model)
     scaler = Scaler() if scaler is None else scaler
+    instance(model, "model", Sequential)
     instance(scaler, "scaler", Scaler)
+    check_optimizer(optimizer, model)
+    _check_loss(loss, model, labels)
+    if not callable(after):
+        raise TypeError(f"after must be a function, got {shown(after)}")
     results: Any = None
 
     def step():
@@ -93,6 +96,24 @@ def train_step(
         for phase in phases:
             after(phase)
     return results
+
+
+def _check_loss(loss, model, labels):
+    """Refuse a loss without forward and backward, one of the package for another model, and no labels."""
+    rows, classes = model.shapes[-1][0], model.shapes[-1][-1]
+    wanted = f"CrossEntropyLoss{rows, classes, model.device}"
+    passes = [getattr(loss, name, None) for name in ("forward", "backward")]
+    if isinstance(loss, type) or not all(map(callable, passes)):
+        raise TypeError(f"loss must have forward and backward, as {wanted} has, got {shown(loss)}")
+    if not np.ndim(labels):
+        raise TypeError(f"labels must be an array, a label for each sample, got {shown(labels)}")
+    if type(loss) is CrossEntropyLoss:  # another one has its own arguments
+        most, columns = loss.grad_logits.shape
+        ours, its = ((backend.dtype, backend.on_device) for backend in (model.backend, loss.backend))
+        # If the batch is too large for the model, the model says so.
+        if most < min(len(labels), rows) or columns != classes or its != ours:
+            got = f"CrossEntropyLoss{most, columns, loss.backend.name}"
+            raise ValueError(f"loss must suit {model.name}, as {wanted} does, got {got}")
 
 
 def phases_of(

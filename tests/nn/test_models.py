@@ -1,5 +1,7 @@
+import copy
 import dataclasses
 import inspect
+import pickle
 
 import numpy as np
 import pytest
@@ -11,12 +13,14 @@ from cnn_numba.arguments import shown
 from cnn_numba.beyond.attention.layers import MultiHeadAttention
 from cnn_numba.beyond.embedding.layers import Embedding
 from cnn_numba.beyond.norm.layers import BatchNorm2d, LayerNorm
+from cnn_numba.beyond.onnx import to_onnx
 from cnn_numba.beyond.precision.scaling import LossScaler
 from cnn_numba.beyond.recurrent.layers import LSTM
 from cnn_numba.beyond.transformer import Chain, Residual, TransformerBlock
-from cnn_numba.device import to_host
+from cnn_numba.device import to_device, to_host
+from cnn_numba.nn.chains import ConvChain
 from cnn_numba.nn.gradcheck import gradcheck
-from cnn_numba.nn.layer import Layer
+from cnn_numba.nn.layer import Layer, UnsupportedPrecision
 from cnn_numba.nn.layers import (
     GELU,
     AvgPool2d,
@@ -259,7 +263,13 @@ def test_layers_of_wrong_shapes_raise(layers, match):
             "got 3: pass fewer, or build it with batch_size=3$",
         ),
         (np.zeros((0, 1, 28, 28), np.float32), ValueError, "1 to 2 samples, got 0$"),
-        (np.zeros((1, 28, 28), np.float32), ValueError, r"\(1, 28, 28\)"),
+        (
+            np.zeros((1, 28, 28), np.float32),
+            ValueError,
+            r"got \(1, 28, 28\): a single sample is a batch of one, x\.reshape\(1, 1, 28, 28\)$",
+        ),
+        (np.zeros((28, 28), np.float32), ValueError, r"x\.reshape\(1, 1, 28, 28\)$"),
+        (np.zeros((2, 784), np.float32), ValueError, r"got \(2, 784\)$"),
         (np.zeros((1, 1, 28, 28)), TypeError, "float64"),
         (np.zeros((1, 1, 28, 56), np.float32)[..., ::2], ValueError, "C-contiguous"),
     ],
@@ -273,6 +283,76 @@ def test_a_layer_cannot_stand_in_a_model_twice():
     relu = ReLU()
     with pytest.raises(ValueError, match=r"ReLU\(\) is in the model twice, as relu1 and as relu2: "):
         Sequential([Flatten(), Linear(4, 4), relu, Linear(4, 4), relu], (1, 2, 2))
+
+
+def shared():
+    """Return a model, and a later one with one of its layers."""
+    layer = Linear(4, 3)
+    first = Sequential([Flatten(), layer], (1, 2, 2), 2, name="first")
+    return first, Sequential([Flatten(), Sigmoid(), layer], (1, 2, 2), 2, name="second")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda model, x: model.forward(x),
+        lambda model, x: model.predict(x),
+        lambda model, x: model.backward(np.ones((2, 3), np.float32)),
+        lambda model, x: train_step(model, CrossEntropyLoss(2, 3), SGD(model), x, np.array([0, 1], np.int32)),
+        lambda model, x: model.summary(),
+        lambda model, x: to_onnx(model),
+    ],
+)
+def test_a_model_that_lost_a_layer_to_another_says_so(use):
+    x = np.ones((2, 1, 2, 2), np.float32)
+    first, second = shared()
+    where = r"its Linear\(4, 3\) was built into another model, second"
+    message = rf"^first can't be used any more: {where}\. Make new layers for each model$"
+    with pytest.raises(AttributeError, match=message):
+        use(first, x)
+    assert "no layers" in repr(first)
+    second.forward(x)
+    use(second, x)
+    assert np.shares_memory(second.layers[2].weight, second.parameters)
+
+
+def test_a_block_with_a_layer_of_another_model_takes_it():
+    layer = Linear(4, 4)
+    first = Sequential([layer], (4,), name="first")
+    second = Sequential([Residual([layer])], (4,))
+    with pytest.raises(AttributeError, match=r"its Linear\(4, 4\) was built into another"):
+        first.forward(np.ones((1, 4), np.float32))
+    second.forward(np.ones((1, 4), np.float32))
+
+
+def test_a_cell_that_builds_a_model_may_run_again():
+    layers, models = [Conv2d(1, 2, 3), MaxPool2d(2), Flatten(), Linear(18, 3)], []
+    x, labels = np.ones((2, 1, 8, 8), np.float32), np.array([0, 2], np.int32)
+    for _ in range(2):
+        models.append(model := Sequential(layers, (1, 8, 8), 2))
+        before = model.parameters.copy()
+        train_step(model, CrossEntropyLoss(2, 3), SGD(model), x, labels)
+    fresh = Sequential([Conv2d(1, 2, 3), MaxPool2d(2), Flatten(), Linear(18, 3)], (1, 8, 8), 2)
+    np.testing.assert_array_equal(before, fresh.parameters)
+    train_step(fresh, CrossEntropyLoss(2, 3), SGD(fresh), x, labels)
+    np.testing.assert_array_equal(model.parameters, fresh.parameters)
+    assert "no layers" in repr(models[0])
+
+
+def test_a_model_that_could_not_be_built_leaves_its_layers_to_the_next():
+    layers = [LSTM(3, 2), Flatten(), Linear(4, 2)]
+    with pytest.raises(UnsupportedPrecision) as caught:
+        Sequential(layers, (2, 3), 1, precision="float16")
+    assert caught.tb is not None  # which keeps the model alive
+    assert Sequential(layers, (2, 3), 1).forward(np.ones((1, 2, 3), np.float32)).shape == (1, 2)
+
+
+def test_a_relu_that_a_layer_computed_in_another_model_computes_again():
+    relu = ReLU()
+    Sequential([Linear(4, 4), relu], (4,), 1)
+    model = Sequential([relu, Linear(4, 4)], (4,), 1)
+    model.forward(-np.ones((1, 4), np.float32))
+    np.testing.assert_array_equal(relu.output, 0)
 
 
 def test_a_layer_may_compare_by_value():
@@ -303,6 +383,12 @@ def test_a_model_for_images_with_the_channels_last_names_the_layout(layer):
 def test_a_batch_with_the_channels_last_names_the_layout():
     with pytest.raises(ValueError, match=rf"\(any, 1, 28, 28\), got \(2, 28, 28, 1\){CHANNELS_FIRST}"):
         mnist_cnn().forward(np.zeros((2, 28, 28, 1), np.float32))
+    # The advice fits a single image too; then it lacks only the axis of the batch.
+    x = np.zeros((32, 32, 3), np.float32)
+    with pytest.raises(ValueError, match=rf"got \(32, 32, 3\){CHANNELS_FIRST}: .*moveaxis\(images, -1, -3\)"):
+        cifar_convnet(1).forward(x)
+    with pytest.raises(ValueError, match=r"x\.reshape\(1, 3, 32, 32\)$"):
+        cifar_convnet(1).forward(np.ascontiguousarray(np.moveaxis(x, -1, -3)))
 
 
 @pytest.mark.parametrize(
@@ -320,6 +406,28 @@ def test_a_layer_says_that_its_forward_comes_first(layer):
         layer.backward(np.zeros(layer.output_shape((2, 1, 4, 4)), np.float32))
 
 
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        *((layer, (1, 4, 4)) for layer in (Conv2d(1, 2, 3), MaxPool2d(2), AvgPool2d(2), BatchNorm2d(1))),
+        *((layer, (1, 4, 4)) for layer in (ReLU(), Sigmoid(), Tanh(), GELU(), LayerNorm(4))),
+        *((layer, (4,)) for layer in (Linear(4, 2), Chain([Linear(4, 4)]), Residual([Linear(4, 4)]))),
+        *((layer, (2, 4)) for layer in (LSTM(4, 3), MultiHeadAttention(4, 2), TransformerBlock(4, 2))),
+        (Embedding(3, 2, length=2), (2,)),
+    ],
+    ids=lambda value: getattr(value, "kind", None),
+)
+def test_a_layer_says_that_it_must_be_built_first(layer, shape):
+    first = layer.modules()[0]
+    message = rf"^{type(first).__name__} has no \w+ yet: build it first, in a Sequential$"
+    x = np.zeros((1, *shape), layer.input_dtype or np.float32)
+    with pytest.raises(AttributeError, match=message):
+        layer.forward(x)
+    Sequential([layer], shape).forward(x)
+    with pytest.raises(AttributeError, match=r"^flatten1 has no out$"):
+        Sequential([Flatten()], shape).layers[0].out  # noqa: B018
+
+
 @pytest.mark.parametrize("build", MODELS.values(), ids=MODELS)
 def test_a_model_says_that_its_forward_comes_first(build):
     model = build(batch_size=1)
@@ -331,6 +439,78 @@ def test_a_model_says_that_its_forward_comes_first(build):
         with pytest.raises(AttributeError, match=r"^\w+\d has no \w+ yet: call forward first$"):
             layer.backward(gradient)
     np.testing.assert_array_equal(model.gradients, 0)
+
+
+WRONG_GRADIENTS = {
+    "columns": (np.ones((2, 4), np.float32), ValueError, r"shape of the logits, \(2, 3\), got .* \(2, 4\)"),
+    "rows": (np.ones((3, 3), np.float32), ValueError, r"shape of the logits, \(2, 3\), got .* \(3, 3\)"),
+    "axes": (np.ones(3, np.float32), ValueError, r"shape of the logits, \(2, 3\), got .* \(3,\)"),
+    "none": (None, ValueError, r"grad_logits must have the shape of the logits, \(2, 3\), got None"),
+    "dtype": (np.ones((2, 3)), TypeError, "grad_output must have dtype float32, got float64: convert it"),
+    "strides": (np.ones((3, 2), np.float32).T, ValueError, "grad_output must be C-contiguous"),
+    "device": (to_device(np.ones((2, 3), np.float32)), TypeError, "grad_output is an array on the device"),
+}
+
+
+@pytest.mark.parametrize(("gradient", "error", "match"), WRONG_GRADIENTS.values(), ids=WRONG_GRADIENTS)
+@pytest.mark.parametrize(
+    "layers",
+    [
+        lambda: [Flatten(), Linear(4, 3)],
+        lambda: [Flatten(), Linear(4, 3), ReLU()],
+        lambda: [Conv2d(1, 3, 2), Flatten()],
+    ],
+)
+def test_a_wrong_gradient_of_the_logits_is_named(layers, gradient, error, match):
+    model = Sequential(layers(), (1, 2, 2), 4)
+    model.forward(np.ones((2, 1, 2, 2), np.float32))
+    with pytest.raises(error, match=match):
+        model.backward(gradient)
+    np.testing.assert_array_equal(model.gradients, 0)
+
+
+def test_a_gradient_of_a_convolution_at_the_end_is_checked_without_another_pass(monkeypatch):
+    model = Sequential([Conv2d(1, 3, 2), ReLU()], (1, 3, 3), 4)
+    out = model.forward(np.ones((2, 1, 3, 3), np.float32))
+    monkeypatch.setattr(ConvChain, "run_layers", pytest.fail)
+    model.backward(np.ones_like(out))
+    with pytest.raises(ValueError, match=r"shape of the logits, \(2, 3, 2, 2\), got .* \(2, 12\)"):
+        model.backward(np.ones((2, 12), np.float32))
+    monkeypatch.undo()
+    model.layers[1].forward(model.layers[0].forward(np.ones((3, 1, 3, 3), np.float32)))
+    model.backward(np.ones((3, 3, 2, 2), np.float32))
+
+
+def test_the_gradient_of_a_pass_layer_by_layer_may_have_another_batch_size():
+    model = Sequential([Flatten(), Linear(4, 3)], (1, 2, 2), 4)
+    model.forward(np.ones((2, 1, 2, 2), np.float32))
+    model.layers[1].forward(model.layers[0].forward(np.ones((3, 1, 2, 2), np.float32)))
+    model.backward(np.ones((3, 3), np.float32))
+    np.testing.assert_array_equal(model.layers[1].grad_bias, 3)
+
+
+def test_the_reference_takes_any_gradient_of_real_numbers():
+    model = Sequential([Flatten(), Linear(4, 3)], (1, 2, 2), 4, "reference")
+    model.forward(np.ones((2, 1, 2, 2)))
+    model.backward(np.ones((3, 2), np.float32).T)
+    np.testing.assert_array_equal(model.layers[1].grad_bias, 2)
+    with pytest.raises(ValueError, match=r"shape of the logits, \(2, 3\), got .* \(2, 4\)"):
+        model.backward(np.ones((2, 4)))
+
+
+def test_a_model_is_shown_in_a_line():
+    assert repr(Sequential([Flatten(), Linear(4, 2), ReLU()], (1, 2, 2), name="tiny")) == (
+        "<Sequential tiny: flatten1, linear1, relu1; 10 parameters>"
+    )
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_model_that_is_copied_or_pickled_names_what_to_do(how):
+    model = mnist_cnn(1)
+    with pytest.raises(
+        TypeError, match=r"^mnist_cnn can't be copied or pickled: .* save_checkpoint and load"
+    ):
+        how({"best": model} if how is copy.deepcopy else model)
 
 
 def test_a_loss_says_that_its_forward_comes_first():

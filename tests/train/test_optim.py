@@ -118,6 +118,14 @@ def test_a_step_that_raises_does_not_count(model, lr):
     assert optimizer.state["step"] == 0
 
 
+def test_an_optimizer_is_shown_with_its_settings(model):
+    settings = "lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.0"
+    assert repr(Adam(model)) == f"<Adam: {settings}; 28 parameters>"
+    assert repr(SGD(model, 0.5)) == (
+        "<SGD: lr=0.5, momentum=0.0, weight_decay=0.0, nesterov=False; 28 parameters>"
+    )
+
+
 def test_settings_of_numpy_are_kept_as_plain_numbers(model):
     optimizer = SGD(model, lr=np.float32(0.5), momentum=np.float64(0.5))
     assert json.loads(json.dumps([optimizer.lr, optimizer.settings])) == [

@@ -72,7 +72,18 @@ def test_numpy_is_silent_in_the_backward_pass_of_a_scaler_alone():
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [({"model": None}, "model must be of type Sequential, got None"), ({"scaler": 5}, "scaler must be of")],
+    [
+        ({"model": None}, "model must be of type Sequential, got None"),
+        ({"scaler": 5}, "scaler must be of"),
+        ({"optimizer": SGD}, "optimizer must be of type Optimizer, got <class "),
+        ({"after": None}, "after must be a function, got None"),
+        ({"loss": None}, r"loss must have .*, as CrossEntropyLoss\(32, 2, 'cpu'\) has, got None"),
+        ({"loss": CrossEntropyLoss}, "loss must have forward and backward, .* got <class "),
+        ({"labels": None}, "labels must be an array, a label for each sample, got None"),
+        ({"labels": np.int32(1)}, "labels must be an array, a label for each sample, got "),
+        ({"labels": [0, 1]}, "labels must be an array, got list: "),
+        ({"x": None}, "x must be an array, got NoneType: None"),
+    ],
 )
 def test_wrong_arguments_of_a_step_are_named(wrong, message):
     model = small_net()
@@ -80,6 +91,43 @@ def test_wrong_arguments_of_a_step_are_named(wrong, message):
     given = {"model": model, "loss": CrossEntropyLoss(32, 2), "optimizer": SGD(model), "x": x}
     with pytest.raises(TypeError, match=message):
         train_step(**given | {"labels": labels} | wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong", [(16, 2), (32, 3), (32, 2, "gpu"), (32, 2, "reference")], ids=lambda sizes: str(sizes[-1])
+)
+def test_a_step_with_a_loss_for_another_model_is_refused(wrong):
+    model, seen = small_net(), []
+    message = (
+        r"loss must suit stripes_net, as CrossEntropyLoss\(32, 2, 'cpu'\) does, "
+        rf"got CrossEntropyLoss\({', '.join(map(repr, (*wrong, 'cpu')[:3]))}\)$"
+    )
+    with pytest.raises(ValueError, match=message):
+        train_step(model, CrossEntropyLoss(*wrong), SGD(model), *batch(), after=seen.append)
+    assert seen == []
+
+
+def test_a_loss_need_only_be_as_large_as_the_batch():
+    model, loss = small_net(), CrossEntropyLoss(16, 2)
+    assert train_step(model, loss, SGD(model), *batch(16))[0].shape == (16,)
+    x, labels = np.ones((33, 1, 8, 8), np.float32), np.zeros(33, np.int32)
+    with pytest.raises(ValueError, match="built for 1 to 32 samples, got 33"):
+        train_step(model, CrossEntropyLoss(32, 2), SGD(model), x, labels)
+
+
+def test_a_loss_of_your_own_needs_only_its_two_passes():
+    class Sum:
+        def forward(self, logits, labels):
+            self.gradient = np.ones_like(logits)
+            return logits.sum(axis=1)
+
+        def backward(self):
+            return self.gradient
+
+    model = small_net()
+    losses, logits = train_step(model, Sum(), SGD(model), batch()[0], ["any", "labels"])
+    np.testing.assert_array_equal(losses, logits.sum(axis=1))
+    np.testing.assert_array_equal(model.layers[-1].grad_bias, 32)
 
 
 def test_a_step_with_an_optimizer_of_another_model_is_refused():

@@ -1,12 +1,13 @@
 """Layers for sequences (N, T, features)."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from cnn_numba.arguments import integer, settings
 from cnn_numba.device import Array
-from cnn_numba.nn.layer import Layer, Shape
+from cnn_numba.nn.layer import Absent, Layer, Shape, unbuilt
 from cnn_numba.nn.layers import View
 from cnn_numba.ops.scratch import with_scratch
 from cnn_numba.ops.shared.views import merge_axes
@@ -61,6 +62,7 @@ class LSTM(Layer):
     kind = "lstm"
     operation = "recurrent"
     precisions = ("float32",)
+    bias_ih: Any = Absent(unbuilt)  # what `forward` reads first
 
     def __init__(self, input_size: int, hidden_size: int, return_sequences: bool = True) -> None:
         super().__init__()
