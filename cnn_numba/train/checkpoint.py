@@ -93,7 +93,8 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
         If it is a folder, damaged, not a checkpoint, of a newer format, or holds values that no training run
         writes, such as NaN parameters. The message names the file and the value.
     """
-    path = Path(path)  # refuses an int, which NumPy would take for an open file
+    instance(path, "path", str, PathLike)  # NumPy would take an int for an open file
+    path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the file in it, such as {path / 'checkpoint.npz'}")
     try:

@@ -13,6 +13,7 @@ import sys
 import tracemalloc
 import warnings
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -651,7 +652,7 @@ def test_a_rising_loss_gives_a_warning(tmp_path):
     assert last > first
     assert line == (
         f"warning: the loss rose from {first:.4g} in the first step to {last:.4g} in the last epoch: "
-        "choose a learning rate below 0.01"
+        "try a smaller learning rate than 0.01, such as 0.001"
     )
     assert warned(spoil, resume=True) == [line]  # a process killed before it printed the line
 
@@ -895,6 +896,22 @@ def test_a_training_run_that_fails_leaves_no_empty_folder(tmp_path):
         run(tmp_path / "kept", resume=True)
     assert list(tmp_path.iterdir()) == [tmp_path / "kept"]
     assert list((tmp_path / "kept").iterdir()) == []
+
+
+@pytest.mark.parametrize("path", [None, 3])
+def test_what_is_no_path_is_named(path):
+    for call in (load_model, load_checkpoint, lambda path: save_checkpoint(path, small_net())):
+        with pytest.raises(TypeError, match=f"^path must be of type str or PathLike, got {path}$"):
+            call(path)
+
+
+def test_a_checkpoint_that_cannot_be_written_names_its_path(tmp_path):
+    (tmp_path / "file").write_text("kept")
+    for path, error in ((tmp_path, IsADirectoryError), (tmp_path / "file" / "net.npz", NotADirectoryError)):
+        with pytest.raises(error) as caught:
+            save_checkpoint(path, small_net())
+        assert Path(caught.value.filename) in (path, path.parent)
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_folder_is_no_checkpoint(tmp_path):
