@@ -18,6 +18,7 @@ class Optimizer:
 
     kind: str | None = None  # the prefix of its operations' names
     moments: tuple[str, ...] = ()  # the arrays of its state with an element for each parameter
+    usual_lr = math.inf  # the default of `lr`
     state: dict[str, Any]  #: What the next step depends on besides parameters and gradients
 
     def __init__(self, model: Sequential, lr: float, **how: float) -> None:
@@ -26,6 +27,12 @@ class Optimizer:
         self.parameters, self.gradients, self.backend = arenas_of(model)
         self.ops = self.backend.ops.update
         self.state = {name: self.backend.zeros(self.parameters.shape) for name in self.moments}
+
+    @property
+    def advice(self) -> str:
+        """The end of a message about a training run that does not learn."""
+        smaller = min(self.usual_lr, self.lr / 10)
+        return f"try a smaller learning rate than {self.lr:g}, such as {smaller:g}"
 
     def _function(self, name):
         """Return the operation with this name for the optimiser."""
@@ -75,11 +82,12 @@ class SGD(Optimizer):
 
     kind = "sgd"
     moments = ("velocity",)
+    usual_lr = 0.01
 
     def __init__(
         self,
         model: Sequential,
-        lr: float = 0.01,
+        lr: float = usual_lr,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
@@ -92,11 +100,12 @@ class Adam(Optimizer):
 
     kind = "adam"
     moments = ("exp_avg", "exp_avg_sq")
+    usual_lr = 1e-3
 
     def __init__(
         self,
         model: Sequential,
-        lr: float = 1e-3,
+        lr: float = usual_lr,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,

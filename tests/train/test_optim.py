@@ -54,6 +54,20 @@ def test_an_optimizer_may_have_only_its_own_step(model):
             call()
 
 
+@pytest.mark.parametrize(
+    ("kind", "lr", "smaller"),
+    [
+        (Adam, 1e6, "0.001"),
+        (Adam, 3e-3, "0.0003"),
+        (SGD, 1e6, "0.01"),
+        (SGD, 0.01, "0.001"),
+        (Optimizer, 5, "0.5"),
+    ],
+)
+def test_a_smaller_rate_is_at_most_the_default_and_a_tenth(model, kind, lr, smaller):
+    assert kind(model, lr).advice == f"try a smaller learning rate than {lr:g}, such as {smaller}"
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_saved_state_continues_with_the_same_numbers(name, rng, model):
     gradients = rng.standard_normal((6, model.gradients.size)).astype(np.float32)
