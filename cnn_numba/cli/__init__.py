@@ -5,6 +5,7 @@ Commands import slow modules only when they need them.
 """
 
 import contextlib
+import difflib
 import errno
 import os
 import sys
@@ -116,16 +117,23 @@ def _repeats_another():
 
 
 def _wrong_argument(error):
-    """Return the error message for an argument, with its value.
+    """Return the error message for an argument, with its value, and what it may have been meant to be.
 
-    Newer versions of Typer use Pydantic's messages, which call every value "Input".
+    Newer versions of Typer use Pydantic's messages, which call every value "Input". They also propose the
+    command that was meant.
     """
-    message = error.format_message().replace(": Value error, ", ": ", 1)
+    near = getattr(error, "possibilities", None) or []  # options
+    message = error.message if near else error.format_message().replace(": Value error, ", ": ", 1)
     for detail in getattr(error.__cause__, "errors", list)():
         message = message.replace(": Input should", f": {shown(detail['input'])} should", 1)
-    if message.startswith("Missing") and error.ctx:
-        message += f" See {error.ctx.command_path} --help"
-    return message
+        choices = [completion.value for completion in error.param.shell_complete(error.ctx, "")]
+        near = difflib.get_close_matches(str(detail["input"]), choices, 1)
+    of_a_value = isinstance(error, typer.BadParameter) and not message.startswith("Missing")
+    further = [f"Did you mean {near[0]!r}?"] if near else []
+    further += [f"See {error.ctx.command_path} --help"] if error.ctx and not of_a_value else []
+    if further and not message.endswith((".", "?")):
+        message += "."
+    return " ".join([message, *further])
 
 
 def _version(wanted):

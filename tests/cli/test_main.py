@@ -63,7 +63,18 @@ from cnn_numba.cli import main, shared
         (["predict"], "Missing argument 'IMAGE"),
         (["inspect"], "Missing argument 'MODULE:KERNEL'. See cnn-numba inspect --help\n"),
         (["bench"], "Missing command. See cnn-numba bench --help\n"),
-        (["bench", "luck"], "No such command 'luck'"),
+        (["bench", "luck"], "No such command 'luck'. See cnn-numba bench --help\n"),
+        (["trian"], "No such command 'trian'. Did you mean 'train'? See cnn-numba --help\n"),
+        (["bench", "opps"], "No such command 'opps'. Did you mean 'ops'? See cnn-numba bench --help\n"),
+        (["train", "--epoch", "1"], "No such option: --epoch. Did you mean '--epochs'? See cnn-numba train --help\n"),
+        (["predict", "--shwo", "a.png"], "No such option: --shwo. Did you mean '--show'? See cnn-numba predict --help\n"),
+        (["--versoin"], "No such option: --versoin. Did you mean '--version'? See cnn-numba --help\n"),
+        (["bench", "epoch", "--devise", "cpu"], "Did you mean '--device'? See cnn-numba bench epoch --help\n"),
+        (
+            ["train", "--model", "mnist_cn"],
+            "'text_transformer'. Did you mean 'mnist_cnn'?\n",
+        ),
+        (["train", "--augment", "mixup"], "'mixup' is not one of 'none', 'crop', 'crop-flip'.\n"),
     ],
 )
 def test_wrong_arguments_give_one_line_and_exit_code_2(run, arguments, message):
