@@ -19,6 +19,7 @@ from cnn_numba.cli.shared import OPTIONS, CliError, complain
 from cnn_numba.data import DataError
 from cnn_numba.device import UnusableGpu
 from cnn_numba.extras import MissingPackage
+from cnn_numba.starting import interrupts
 from gpuless.nvidia import installed
 
 app = typer.Typer(help="Train, use, measure and check the course's networks.", **OPTIONS)
@@ -46,6 +47,7 @@ def main(arguments=None):
     SystemExit: 2
     """
     _open_what_is_closed()
+    interrupts(kill=False)
     try:
         status = _run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
@@ -57,6 +59,7 @@ def main(arguments=None):
         sys.stderr.flush()
     except OSError:
         _silence(sys.stderr)
+    interrupts(kill=True)  # Python prints a traceback of one at its exit
     sys.exit(status if isinstance(status, int) else 0)
 
 

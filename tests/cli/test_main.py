@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -211,6 +212,37 @@ def test_a_wrong_environment_is_an_error_of_usage(monkeypatch, name, value, mess
     done = subprocess.run(imported, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.endswith(f"\nValueError: {name} {message}\n")
+
+
+# Sends Ctrl-C before one of the slow imports, or when Python ends: from where it is and after `main`.
+INTERRUPTED = """
+import atexit, os, signal, sys
+moment = sys.argv[1]
+interrupt = lambda: os.kill(os.getpid(), signal.SIGINT)
+class Finder:
+    def find_spec(name, path=None, target=None):
+        if name == moment:
+            interrupt()
+sys.meta_path.insert(0, Finder)
+if moment == "the end":
+    atexit.register(interrupt)
+sys.argv = ["cnn-numba", "--version"]
+import cnn_numba.cli
+cnn_numba.cli.main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no os.kill with SIGINT there")
+@pytest.mark.parametrize("moment", ["numpy", "gpuless", "numba", "typer", "cnn_numba.cli.use", "the end"])
+def test_ctrl_c_outside_main_prints_nothing(moment):
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, moment], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+def test_other_programs_keep_their_ctrl_c():
+    code = "import signal, cnn_numba; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 def test_the_package_runs_as_a_module():
