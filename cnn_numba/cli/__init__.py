@@ -7,6 +7,7 @@ Commands import slow modules only when they need them.
 import contextlib
 import difflib
 import errno
+import io
 import os
 import sys
 from typing import Annotated
@@ -46,7 +47,7 @@ def main(arguments=None):
         ...
     SystemExit: 2
     """
-    _open_what_is_closed()
+    _prepare_streams()
     interrupts(kill=False)
     try:
         status = _run(sys.argv[1:] if arguments is None else arguments)
@@ -90,11 +91,16 @@ def _run(arguments):
 _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 
 
-def _open_what_is_closed():
-    """Redirect closed standard streams to the null device: a file opened later would get their output."""
+def _prepare_streams():
+    """Redirect closed standard streams to the null device: a file opened later would get their output.
+
+    Characters that stdout's encoding lacks, such as those of a file's name, are printed as escapes.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _not_written(error):
@@ -132,7 +138,7 @@ def _wrong_argument(error):
         choices = [completion.value for completion in error.param.shell_complete(error.ctx, "")]
         near = difflib.get_close_matches(str(detail["input"]), choices, 1)
     of_a_value = isinstance(error, typer.BadParameter) and not message.startswith("Missing")
-    further = [f"Did you mean {near[0]!r}?"] if near else []
+    further = [f"Did you mean {shown(near[0])}?"] if near else []
     further += [f"See {error.ctx.command_path} --help"] if error.ctx and not of_a_value else []
     if further and not message.endswith((".", "?")):
         message += "."

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from cnn_numba.cli.shared import OPTIONS, CliError, complain, count, flag, option
+from cnn_numba.cli.shared import OPTIONS, CliError, complain, count, countable, flag, not_negative, option
 from cnn_numba.data import DATASETS, classes, image_shape, normalisation
 from cnn_numba.data.digits import as_text, find_digit, prepare_photo
 from cnn_numba.ops.gather.cpu import gather_batch
@@ -131,9 +131,9 @@ def sample(
     context: typer.Context,
     prompt: Annotated[str, typer.Argument(help="How the text begins.")] = "A kernel",
     checkpoint: Checkpoint = Path("runs/text_transformer/checkpoint.npz"),
-    length: Annotated[int, count("Characters to write.")] = 400,
+    length: Annotated[int, count("Characters to write.", callback=countable)] = 400,
     temperature: Annotated[
-        float, typer.Option(min=0.0, metavar="T", help="Below 1 likelier characters, at 0 the likeliest.")
+        float, option("Below 1 likelier characters, at 0 the likeliest.", metavar="T", callback=not_negative)
     ] = 0.7,
     seed: Annotated[int, count("Same seed: same text.", min=0)] = 0,
 ):

@@ -101,7 +101,7 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
         _check_size(path)
         with np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
-            version = about["format_version"]
+            version = _version(about)
             if version == FORMAT_VERSION:  # a newer one may hold other arrays
                 _check_names(file.files)
             arrays = {name: file[name] for name in file.files if name != "about"}
@@ -139,7 +139,16 @@ def _check_size(path):
         )
 
 
+def _version(about):
+    """Return the format version in what a file says about itself."""
+    if not isinstance(about, dict) or "format_version" not in about:
+        raise ValueError(f"about must have a format_version, got {shown(about)}")
+    return about["format_version"]
+
+
 def _check_names(names):
+    if missing := [name for name in ("parameters", "buffers") if name not in names]:
+        raise ValueError(f"it lacks the array {missing[0]}")
     if unknown := [name for name in names if not _ARRAYS.fullmatch(name)]:
         raise ValueError(f"no training run writes an array {shown(unknown[0])}")
     if len(names) > _MOST_ARRAYS:

@@ -18,7 +18,7 @@ class Optimizer:
 
     kind: str | None = None  # the prefix of its operations' names
     moments: tuple[str, ...] = ()  # the arrays of its state with an element for each parameter
-    usual_lr = math.inf  # the default of `lr`
+    usual_lr = 0.01  # the default of `lr`
     state: dict[str, Any]  #: What the next step depends on besides parameters and gradients
 
     def __init__(self, model: Sequential, lr: float, **how: float) -> None:
@@ -28,11 +28,13 @@ class Optimizer:
         self.ops = self.backend.ops.update
         self.state = {name: self.backend.zeros(self.parameters.shape) for name in self.moments}
 
-    @property
-    def advice(self) -> str:
-        """The end of a message about a training run that does not learn."""
-        smaller = min(self.usual_lr, self.lr / 10)
-        return f"try a smaller learning rate than {self.lr:g}, such as {smaller:g}"
+    def advice(self, diverged: bool) -> str:
+        """Return the end of a message about a training run that diverged, or did not learn."""
+        usual, lr = self.usual_lr, self.lr
+        way, other = (
+            ("larger", usual) if lr < usual / 100 and not diverged else ("smaller", min(usual, lr / 10))
+        )
+        return f"try a {way} learning rate than {lr:g}, such as {other:g}"
 
     def _function(self, name):
         """Return the operation with this name for the optimiser."""
@@ -82,12 +84,11 @@ class SGD(Optimizer):
 
     kind = "sgd"
     moments = ("velocity",)
-    usual_lr = 0.01
 
     def __init__(
         self,
         model: Sequential,
-        lr: float = usual_lr,
+        lr: float = Optimizer.usual_lr,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,

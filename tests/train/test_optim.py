@@ -55,17 +55,22 @@ def test_an_optimizer_may_have_only_its_own_step(model):
 
 
 @pytest.mark.parametrize(
-    ("kind", "lr", "smaller"),
+    ("kind", "lr", "smaller", "unlearned"),
     [
-        (Adam, 1e6, "0.001"),
-        (Adam, 3e-3, "0.0003"),
-        (SGD, 1e6, "0.01"),
-        (SGD, 0.01, "0.001"),
-        (Optimizer, 5, "0.5"),
+        (Adam, 1e6, "0.001", "smaller"),
+        (Adam, 3e-3, "0.0003", "smaller"),
+        (SGD, 1e6, "0.01", "smaller"),
+        (SGD, 0.01, "0.001", "smaller"),
+        (Optimizer, 5, "0.01", "smaller"),
+        (Adam, 1e-6, "1e-07", "larger"),
     ],
 )
-def test_a_smaller_rate_is_at_most_the_default_and_a_tenth(model, kind, lr, smaller):
-    assert kind(model, lr).advice == f"try a smaller learning rate than {lr:g}, such as {smaller}"
+def test_the_advised_rate_depends_on_the_default(model, kind, lr, smaller, unlearned):
+    optimizer = kind(model, lr)
+    advice = f"try a smaller learning rate than {lr:g}, such as {smaller}"
+    assert optimizer.advice(diverged=True) == advice
+    larger = f"try a larger learning rate than {lr:g}, such as 0.001"
+    assert optimizer.advice(diverged=False) == (larger if unlearned == "larger" else advice)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -358,6 +358,21 @@ def test_an_archive_of_something_else_is_named(tmp_path):
         load_checkpoint(tmp_path / "net.npz")
 
 
+@pytest.mark.parametrize(
+    ("about", "message"),
+    [
+        ("[1]", r"project: about must have a format_version, got \[1\]$"),
+        ("{}", r"project: about must have a format_version, got {}$"),
+        ('{"format_version": 1}', r"project: it lacks the array parameters$"),
+    ],
+)
+def test_what_a_checkpoint_lacks_is_named(tmp_path, monkeypatch, about, message):
+    monkeypatch.chdir(tmp_path)
+    np.savez("net.npz", about=about, buffers=np.zeros(1))
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint("net.npz")
+
+
 @pytest.mark.parametrize("name", ["optimizer.more", "parameters", "more"])
 def test_files_that_would_fill_the_memory_are_not_unpacked(tmp_path, name):
     save_checkpoint(tmp_path / "net.npz", small_net(), Adam(small_net()))
@@ -838,8 +853,8 @@ each_backend = pytest.mark.parametrize(
 def test_a_label_that_the_model_lacks_is_named_before_training(place, label, split, tmp_path):
     data, model = stripes(), small_net(device=place)
     labels = getattr(data, f"{split}_labels").copy()
-    labels[5] = label
     data = dataclasses.replace(data, **{f"{split}_labels": labels})
+    labels[5] = label  # afterwards, as the data set would refuse it
     what = f"for the 2 outputs of stripes_net, must lie in 0..1, got {label} at position 5"
     with pytest.raises(ValueError, match=re.escape(f"the labels of stripes ({split}), {what}")):
         fit(model, data, Adam(model), out=tmp_path / "out", progress=False)

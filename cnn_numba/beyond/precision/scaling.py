@@ -185,5 +185,5 @@ class ScaleWatch(Callback):
             raise TrainingDiverged(
                 f"the loss scale collapsed to {self.scaler.scale:g} by epoch {run.epoch + 1}, step "
                 f"{run.step}: at any scale the gradients are NaN or infinite, so every step is skipped; "
-                f"{run.optimizer.advice}, or bfloat16"
+                f"{run.optimizer.advice(diverged=True)}, or bfloat16"
             )
