@@ -253,10 +253,12 @@ def _check_layout(
     """Check dtype, shape and contiguity of an array on host or device."""
     if array.dtype != dtype:
         how = ""
-        if np.can_cast(array.dtype, dtype, "same_kind"):  # a float array made int32 would lose what it holds
-            how = _converted(array, written, f".astype(np.{np.dtype(dtype)})")
-        elif dtype == np.uint8 and isinstance(array, np.ndarray):
+        if dtype == np.uint8 and isinstance(array, np.ndarray):
             how = _as_pixels(name, array)
+        elif np.can_cast(
+            array.dtype, dtype, "same_kind"
+        ):  # a float array made int32 would lose what it holds
+            how = _converted(array, written, f".astype(np.{np.dtype(dtype)})")
         raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {shown(array.dtype)}{how}")
     if shape is not None and array.shape != shape:
         wanted = len(shape) == array.ndim and all(
@@ -281,14 +283,14 @@ def _converted(array: Array, written: bool, function: str) -> str:
 
 def _as_pixels(name: str, array: np.ndarray) -> str:
     """Return the advice to make an array uint8, which depends on its range."""
-    if not array.size or array.dtype.kind not in "iuf":
+    if not array.size or array.dtype.kind not in "biuf":
         return ""
     low, high = float(array.min()), float(array.max())
     if not 0 <= low <= high <= 255:
         return f": pixels are 0 to 255, these are {low:g} to {high:g}; pass them before they are normalised"
-    is_float = array.dtype.kind == "f"
-    scaled = f"255 * {name}" if is_float and high <= 1 else name
-    return f": convert it with {f'np.round({scaled})' if is_float else name}.astype(np.uint8)"
+    if array.dtype.kind in "iu":
+        return f": convert it with {name}.astype(np.uint8)"
+    return f": convert it with np.round({'255 * ' * (high <= 1)}{name}).astype(np.uint8)"
 
 
 def check_memory(written: Mapping[str, Any], read: Mapping[str, Any], may_be: Collection[str] = ()) -> None:

@@ -274,7 +274,8 @@ def _finite(array: object, what: str) -> np.ndarray:
     values = _values(array, what)
     if not np.isfinite(values).all():
         index = tuple(np.argwhere(~np.isfinite(values))[0].tolist())
-        raise ValueError(f"{what} must be finite, got {values[index]} at index {index}: choose other inputs")
+        where = f" at index {index}" if index else ""
+        raise ValueError(f"{what} must be finite, got {values[index]}{where}: choose other inputs")
     return values
 
 

@@ -1334,6 +1334,16 @@ IMAGES, LABELS = np.zeros((4, 1, 2, 3), np.uint8), np.zeros(4, np.int32)
             "got float64: pixels are 0 to 255, these are -0.5 to -0.5; pass them before they are normalised",
         ),
         (
+            {"test_images": IMAGES > 0},
+            TypeError,
+            r"got bool: convert it with np.round\(255 \* test_images\).astype\(np.uint8\)$",
+        ),
+        (
+            {"train_images": IMAGES.astype(np.uint16) + 999},
+            TypeError,
+            "got uint16: pixels are 0 to 255, these are 999 to 999",
+        ),
+        (
             {"train_images": IMAGES.astype(int) + 256},
             TypeError,
             "got int64: pixels are 0 to 255, these are 256 to 256",
@@ -1376,6 +1386,11 @@ def test_a_dataset_of_wrong_arrays_is_refused(wrong, error, match):
     }
     with pytest.raises(error, match=match):
         Dataset("toy", **arrays | wrong)
+
+
+def test_a_data_dir_that_is_no_path_is_named():
+    with pytest.raises(TypeError, match="data_dir must be of type str or PathLike, got 3"):
+        data.load("mnist", 3)
 
 
 def test_images_are_not_their_own_labels():
