@@ -67,7 +67,7 @@ class Dataset:
             return
         _ARRAYS(HOST, *pairs[0], *pairs[1])
         for split, (images, labels) in zip(("train", "test"), pairs, strict=True):
-            *_, channels, _, width = shape = images.shape
+            *_, channels, _, width = shape = images.shape  # pixels are not looked at: that takes longer
             if channels > 4 >= width:
                 advice = layout_advice(shape, width)
                 raise ValueError(f"{split}_images must have shape (N, C, H, W), got {shape}{advice}")

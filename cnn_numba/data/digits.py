@@ -193,9 +193,11 @@ def _from_file(path: Path) -> Image.Image:
             return ImageOps.exif_transpose(image)
     except UnidentifiedImageError:
         raise ValueError(f"not a picture in a format that is read: {', '.join(FORMATS)}") from None
-    except Exception as error:
-        # For damaged files Pillow raises anything; an OSError with a number is about the file itself.
-        if isinstance(error, MemoryError) or getattr(error, "errno", None):
+    except MemoryError:
+        raise
+    except Exception as error:  # for damaged files Pillow raises anything
+        if isinstance(error, OSError) and error.errno:  # of the operating system, which may not name the file
+            error.filename = error.filename or str(path)
             raise
         raise ValueError(error) from None
 

@@ -1,3 +1,5 @@
+import errno
+
 import numpy as np
 import pytest
 from photos import KINDS, photograph
@@ -263,6 +265,16 @@ def test_a_file_that_is_no_picture_is_named_in_one_sentence(prepare, tmp_path):
         TypeError, match="image must be of type str or PathLike or ndarray or Image, got None"
     ):
         prepare(None)
+
+
+def test_a_file_that_cannot_be_read_to_its_end_is_named(tmp_path, monkeypatch):
+    def fail(image):
+        raise OSError(errno.EIO, "Input/output error")
+
+    seven().save(tmp_path / "seven.png")
+    monkeypatch.setattr(ImageFile.ImageFile, "load", fail)
+    with pytest.raises(OSError, match=r"Input/output error: '.*seven\.png'$"):
+        prepare_digit(tmp_path / "seven.png")
 
 
 def test_a_blank_picture_in_a_file_is_named(tmp_path):
