@@ -6,6 +6,10 @@ Importing the package selects what kernels run on: a GPU, else the emulated one,
 
 from typing import TYPE_CHECKING
 
+# First: from now on Ctrl-C ends the command line without a traceback.
+from cnn_numba import starting as starting
+
+# isort: split
 # Before all others: this decides what numba.cuda is, and everything below imports numba.
 from cnn_numba import device
 

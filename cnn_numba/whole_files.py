@@ -1,5 +1,6 @@
 """Files that are written all or nothing, and what killed processes left of them."""
 
+import errno
 import glob
 import os
 import secrets
@@ -11,6 +12,8 @@ from os import PathLike
 from pathlib import Path
 from typing import BinaryIO
 
+from cnn_numba.arguments import instance
+
 
 @contextmanager
 def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
@@ -18,8 +21,12 @@ def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
 
     At any moment `path` is the old file or the new one. Pipes and devices are written to directly.
     """
+    instance(path, "path", str, PathLike)
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:  # which says only that the file is there
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path.parent)) from None
     remove_leftovers(path.parent, f".{glob.escape(path.name)}.partial*")
     # Other processes may be writing the same file: each uses its own name, and the last one to finish wins.
     partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")

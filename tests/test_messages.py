@@ -12,13 +12,13 @@ from cnn_numba.beyond.onnx import to_onnx
 from cnn_numba.beyond.precision.scaling import LossScaler
 from cnn_numba.beyond.text.data import decode, encode
 from cnn_numba.beyond.text.generation import generate
-from cnn_numba.data import Dataset, batches
-from cnn_numba.nn.gradcheck import compare_gradients, numerical_gradient
+from cnn_numba.data import Dataset, batches, prepare_digit
+from cnn_numba.nn.gradcheck import compare_gradients, gradcheck, numerical_gradient
 from cnn_numba.nn.layers import Flatten, Linear
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.backends import backend
 from cnn_numba.train.augment import augmentation
-from cnn_numba.train.checkpoint import save_checkpoint
+from cnn_numba.train.checkpoint import load_checkpoint, load_model, save_checkpoint
 from cnn_numba.train.loop import evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
 
@@ -95,7 +95,7 @@ CALLS = {
         )(network())
         for name in (
             *("epochs", "schedule", "seed", "resume", "progress", "log", "on_step", "graph", "augment"),
-            *("workers", "scaler", "label_smoothing"),
+            *("workers", "scaler", "label_smoothing", "out"),
         )
     },
     "evaluate model": lambda value: evaluate(value, IMAGES, LABELS),
@@ -131,6 +131,13 @@ CALLS = {
         )
         for name in ("optimizer", "progress", "scaler")
     },
+    "save_checkpoint path": lambda value: save_checkpoint(value, network()),
+    "load_checkpoint path": load_checkpoint,
+    "load_model path": load_model,
+    "prepare_digit image": prepare_digit,
+    "gradcheck function": lambda value: gradcheck(value, np.ones(2), np.ones(2)),
+    "gradcheck gradient": lambda value: gradcheck(np.sum, np.ones(2), value),
+    "gradcheck output": lambda value: gradcheck(lambda x: value, np.ones(2), np.ones(2)),
     "choose device": device.choose,
     "compare_gradients rtol": lambda value: compare_gradients([1], [1], rtol=value),
     "compare_gradients atol": lambda value: compare_gradients([1], [1], atol=value),
@@ -147,6 +154,10 @@ ACCEPTED = {
     **dict.fromkeys(("batches generator", "save_checkpoint optimizer", "save_checkpoint scaler"), type(None)),
     "save_checkpoint progress": (type(None), dict),
     **dict.fromkeys(("fit seed", "augmentation seed", "evaluate mean"), int),
+    **dict.fromkeys(("save_checkpoint path", "load_checkpoint path", "load_model path"), str),
+    "fit out": (str, type(None)),
+    "prepare_digit image": (str, np.ndarray),
+    "gradcheck output": int,
     "encode text": str,
     "numerical_gradient array": np.ndarray,
 }

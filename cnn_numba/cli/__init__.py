@@ -5,7 +5,9 @@ Commands import slow modules only when they need them.
 """
 
 import contextlib
+import difflib
 import errno
+import io
 import os
 import sys
 from typing import Annotated
@@ -18,6 +20,7 @@ from cnn_numba.cli.shared import OPTIONS, CliError, complain
 from cnn_numba.data import DataError
 from cnn_numba.device import UnusableGpu
 from cnn_numba.extras import MissingPackage
+from cnn_numba.starting import interrupts
 from gpuless.nvidia import installed
 
 app = typer.Typer(help="Train, use, measure and check the course's networks.", **OPTIONS)
@@ -44,7 +47,8 @@ def main(arguments=None):
         ...
     SystemExit: 2
     """
-    _open_what_is_closed()
+    _prepare_streams()
+    interrupts(kill=False)
     try:
         status = _run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
@@ -56,6 +60,7 @@ def main(arguments=None):
         sys.stderr.flush()
     except OSError:
         _silence(sys.stderr)
+    interrupts(kill=True)  # Python prints a traceback of one at its exit
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -86,11 +91,16 @@ def _run(arguments):
 _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 
 
-def _open_what_is_closed():
-    """Redirect closed standard streams to the null device: a file opened later would get their output."""
+def _prepare_streams():
+    """Redirect closed standard streams to the null device: a file opened later would get their output.
+
+    Characters that stdout's encoding lacks, such as those of a file's name, are printed as escapes.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _not_written(error):
@@ -116,16 +126,23 @@ def _repeats_another():
 
 
 def _wrong_argument(error):
-    """Return the error message for an argument, with its value.
+    """Return the error message for an argument, with its value, and what it may have been meant to be.
 
-    Newer versions of Typer use Pydantic's messages, which call every value "Input".
+    Newer versions of Typer use Pydantic's messages, which call every value "Input". They also propose the
+    command that was meant.
     """
-    message = error.format_message().replace(": Value error, ", ": ", 1)
+    near = getattr(error, "possibilities", None) or []  # options
+    message = error.message if near else error.format_message().replace(": Value error, ", ": ", 1)
     for detail in getattr(error.__cause__, "errors", list)():
         message = message.replace(": Input should", f": {shown(detail['input'])} should", 1)
-    if message.startswith("Missing") and error.ctx:
-        message += f" See {error.ctx.command_path} --help"
-    return message
+        choices = [completion.value for completion in error.param.shell_complete(error.ctx, "")]
+        near = difflib.get_close_matches(str(detail["input"]), choices, 1)
+    of_a_value = isinstance(error, typer.BadParameter) and not message.startswith("Missing")
+    further = [f"Did you mean {shown(near[0])}?"] if near else []
+    further += [f"See {error.ctx.command_path} --help"] if error.ctx and not of_a_value else []
+    if further and not message.endswith((".", "?")):
+        message += "."
+    return " ".join([message, *further])
 
 
 def _version(wanted):

@@ -14,12 +14,18 @@ _ELSEWHERE = f"the benchmarks are not in the installed package; they are in the 
 class _Benchmarks(TyperGroup):
     """The commands of a clone's `benchmarks`; in an installed package any name says where they are."""
 
-    def list_commands(self, ctx):
-        return list(_commands()) if in_checkout() else []
+    @property
+    def commands(self):
+        """The commands by name, imported when they are needed."""
+        return _commands() if in_checkout() else {}
+
+    @commands.setter
+    def commands(self, none):
+        pass  # the constructor sets what Typer knows
 
     def get_command(self, ctx, cmd_name):
         if in_checkout():
-            return _commands().get(cmd_name)
+            return super().get_command(ctx, cmd_name)
         anything = {"ignore_unknown_options": True, "allow_extra_args": True}
         how = OPTIONS | {"context_settings": OPTIONS["context_settings"] | anything}
         return TyperCommand(cmd_name, callback=_refuse, help=_ELSEWHERE, **how)

@@ -3,6 +3,7 @@
 import importlib
 import importlib.metadata
 import platform
+import shutil
 import textwrap
 
 import typer
@@ -14,7 +15,7 @@ from gpuless.nvidia import installed, versions
 
 commands = typer.Typer(**OPTIONS)
 
-_COLUMNS = 96
+_MOST_COLUMNS = 96
 _TOPIC = len("torchvision")  # the longest
 
 
@@ -43,7 +44,8 @@ def examine():
     yield _roads()
     yield _numba_cuda()
     yield from gpu_findings()
-    yield Finding("CPU", True, f"{device.threads()} threads, {platform.machine()}")
+    threads = device.threads()
+    yield Finding("CPU", True, f"{threads} thread{'s' * (threads != 1)}, {platform.machine()}")
     yield _mnist()
 
 
@@ -58,8 +60,9 @@ def report(finding):
     """
     indent = " " * (7 + _TOPIC + 2)
     head = f"{'ok   ' if finding.healthy else 'WRONG'}  {finding.topic:{_TOPIC}}  "
+    columns = min(_MOST_COLUMNS, shutil.get_terminal_size((_MOST_COLUMNS, 0)).columns)
     whole_words = {"break_long_words": False, "break_on_hyphens": False}
-    text = textwrap.fill(head + finding.text, _COLUMNS, subsequent_indent=indent, **whole_words)
+    text = textwrap.fill(head + finding.text, columns, subsequent_indent=indent, **whole_words)
     if finding.fix:  # on one line, for copying
         text += f"\n{indent}{'to get it' if finding.healthy else 'fix'}: {finding.fix}"
     return text

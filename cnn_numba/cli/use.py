@@ -7,11 +7,10 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from PIL import Image, UnidentifiedImageError
 
-from cnn_numba.cli.shared import OPTIONS, CliError, complain, count, flag, option
+from cnn_numba.cli.shared import OPTIONS, CliError, complain, count, countable, flag, not_negative, option
 from cnn_numba.data import DATASETS, classes, image_shape, normalisation
-from cnn_numba.data.digits import FORMATS, as_text, find_digit, prepare_photo
+from cnn_numba.data.digits import as_text, find_digit, prepare_photo
 from cnn_numba.ops.gather.cpu import gather_batch
 from cnn_numba.pretrained import MNIST_CNN, TEXT_TRANSFORMER
 from cnn_numba.train.checkpoint import load_checkpoint, load_model
@@ -86,9 +85,8 @@ def predict(
                 picture, doubts = find_digit(path)
             else:
                 picture, doubts = prepare_photo(path, network.input_shape), []
-        except (OSError, ValueError, RuntimeError, SyntaxError, Image.DecompressionBombError) as error:
-            # Pillow raises all of these for damaged files; go on with the other pictures.
-            complain(f"{path}: {_why_unread(error)}")
+        except (OSError, ValueError) as error:
+            complain(error)
             failed += 1
             continue
         x = gather_batch(picture[np.newaxis], np.zeros(1, np.int64), mean, std)
@@ -100,13 +98,6 @@ def predict(
         if show:
             print(as_text(picture, sys.stdout.encoding or "ascii"))
     raise typer.Exit(1 if failed else 0)
-
-
-def _why_unread(error):
-    """Return why a picture was not read, without its name, which some errors contain."""
-    if isinstance(error, UnidentifiedImageError):
-        return f"not a picture in a format that is read: {', '.join(FORMATS)}"
-    return getattr(error, "strerror", None) or error
 
 
 def _load_network(checkpoint):
@@ -140,9 +131,9 @@ def sample(
     context: typer.Context,
     prompt: Annotated[str, typer.Argument(help="How the text begins.")] = "A kernel",
     checkpoint: Checkpoint = Path("runs/text_transformer/checkpoint.npz"),
-    length: Annotated[int, count("Characters to write.")] = 400,
+    length: Annotated[int, count("Characters to write.", callback=countable)] = 400,
     temperature: Annotated[
-        float, typer.Option(min=0.0, metavar="T", help="Below 1 likelier characters, at 0 the likeliest.")
+        float, option("Below 1 likelier characters, at 0 the likeliest.", metavar="T", callback=not_negative)
     ] = 0.7,
     seed: Annotated[int, count("Same seed: same text.", min=0)] = 0,
 ):

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from cnn_numba import extras
-from cnn_numba.arguments import instance, integer, shown
+from cnn_numba.arguments import MOST_ELEMENTS, check_indices, instance, integer, shown
 from cnn_numba.data import files as data_files
 from cnn_numba.data.files import working_folder
 from cnn_numba.data.sources import ARRAYS, SOURCES, source_of
-from cnn_numba.ops.shapes import HOST
+from cnn_numba.ops.shapes import HOST, layout_advice
 from cnn_numba.ops.specs import Spec
 from cnn_numba.whole_files import remove_leftovers
 
@@ -37,7 +37,8 @@ class Dataset:
     Raises
     ------
     TypeError, ValueError
-        If an array has another dtype or shape than below, or there are more images than labels, or fewer.
+        If an array has another dtype or shape than below, there are more images than labels, or fewer, or a
+        label is negative or not the number of a class.
 
     Examples
     --------
@@ -60,13 +61,22 @@ class Dataset:
 
     def __post_init__(self) -> None:
         pairs = (self.train_images, self.train_labels), (self.test_images, self.test_labels)
+        instance(self.classes, "classes", tuple, list)
         # The windows of a text are its images and its labels.
-        if any(images is not labels or isinstance(images, np.ndarray) for images, labels in pairs):
-            _ARRAYS(HOST, *pairs[0], *pairs[1])
+        if not any(images is not labels or isinstance(images, np.ndarray) for images, labels in pairs):
+            return
+        _ARRAYS(HOST, *pairs[0], *pairs[1])
+        for split, (images, labels) in zip(("train", "test"), pairs, strict=True):
+            *_, channels, _, width = shape = images.shape  # pixels are not looked at: that takes longer
+            if channels > 4 >= width:
+                advice = layout_advice(shape, width)
+                raise ValueError(f"{split}_images must have shape (N, C, H, W), got {shape}{advice}")
+            count, kind = (len(self.classes), "classes") if self.classes else (MOST_ELEMENTS, "")
+            check_indices(labels, count, f"{split}_labels", ValueError, kind)
 
     def __repr__(self) -> str:
         counts = f"{len(self.train_images)} for training and {len(self.test_images)} for testing"
-        classes = f"{len(self.classes)} class{'es' * (len(self.classes) != 1)}"
+        classes = f"{len(self.classes) or 'unnamed'} class{'es' * (len(self.classes) != 1)}"
         return f"Dataset({shown(self.name)}, {counts}, each of shape {self.image_shape}, {classes})"
 
     @property

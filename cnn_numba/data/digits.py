@@ -1,13 +1,17 @@
 """Conversion of pictures of handwritten digits to MNIST's format."""
 
+import contextlib
 import math
 import warnings
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 import scipy  # not scipy.ndimage, which takes a sixth of a second: SciPy loads it at first use
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from cnn_numba.arguments import instance
 
 #: A file, or the picture itself.
 Picture = str | PathLike | np.ndarray | Image.Image
@@ -61,7 +65,7 @@ def prepare_digit(image: Picture) -> np.ndarray:
     Raises
     ------
     ValueError, OSError
-        If the picture is blank, the array is not a picture, or the file cannot be read.
+        If the picture is blank, the array is not a picture, or the file, which is named, cannot be read.
 
     Examples
     --------
@@ -84,8 +88,9 @@ def find_digit(image: Picture) -> tuple[np.ndarray, list[str]]:
     >>> find_digit(stroke)[1]
     ["the digit touches the picture's edge"]
     """
-    ink = _ink(_grey(_open(image)))
-    strokes, doubts = _strokes(ink)
+    with _naming(image):
+        ink = _ink(_grey(_open(image)))
+        strokes, doubts = _strokes(ink)
     ink = _pressed(ink, strokes)
     # Earlier resizing leaves a faint rim around a stroke, which does not count for its box.
     rows, columns = (np.flatnonzero((ink > _RIM).any(axis=axis)) for axis in (1, 0))
@@ -114,7 +119,8 @@ def prepare_photo(image: Picture, shape: tuple[int, int, int]) -> np.ndarray:
     >>> prepare_photo(np.zeros((100, 80, 3), np.uint8), (3, 32, 32)).shape
     (3, 32, 32)
     """
-    opened = _open(image)
+    with _naming(image):
+        opened = _open(image)
     if shape[0] == 3:
         if _is_deep(opened):
             opened = Image.fromarray(_stretched(_grey(opened)).astype(np.uint8))
@@ -156,13 +162,13 @@ def as_text(picture: np.ndarray, encoding: str = "utf-8") -> str:
 
 def _open(image: Picture) -> Image.Image:
     """Return `image` as a PIL image, upright and not needlessly large."""
+    instance(image, "image", str, PathLike, np.ndarray, Image.Image)
     if isinstance(image, np.ndarray):
         picture = _from_array(image)
     elif isinstance(image, Image.Image):
-        picture = image
+        picture = ImageOps.exif_transpose(image)
     else:
         picture = _from_file(Path(image))
-    picture = ImageOps.exif_transpose(picture)
     factor = max(picture.size) // _LARGEST
     # Palettes and 16-bit modes cannot be averaged; they are rare among large pictures.
     if factor > 1 and picture.mode in ("L", "LA", "RGB", "RGBA", "CMYK", "F"):
@@ -170,7 +176,33 @@ def _open(image: Picture) -> Image.Image:
     return picture
 
 
+@contextlib.contextmanager
+def _naming(image: Picture) -> Iterator[None]:
+    """Put the name of a file before a ValueError's message."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{image}: {error}" if isinstance(image, (str, PathLike)) else error) from None
+
+
 def _from_file(path: Path) -> Image.Image:
+    """Return the picture in a file, upright."""
+    try:
+        with _opened(path) as image:
+            image.load()
+            return ImageOps.exif_transpose(image)
+    except UnidentifiedImageError:
+        raise ValueError(f"not a picture in a format that is read: {', '.join(FORMATS)}") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # for damaged files Pillow raises anything
+        if isinstance(error, OSError) and error.errno:  # of the operating system, which may not name the file
+            error.filename = error.filename or str(path)
+            raise
+        raise ValueError(error) from None
+
+
+def _opened(path: Path) -> Image.Image:
     """Return the picture in a file before its pixels are read: the header says how large it is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit follows

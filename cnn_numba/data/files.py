@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from cnn_numba import extras
+from cnn_numba.arguments import instance
 from cnn_numba.data import cifar
 from cnn_numba.data.sources import ARRAYS, IDX_STEMS, SOURCES, DataError
 
@@ -39,6 +40,7 @@ def data_folder(name, data_dir):
     if SOURCES[name].write and not data_dir:
         return None
     if chosen:
+        instance(chosen, "data_dir", str, os.PathLike)
         folder = Path(chosen).expanduser()
         if not os.path.isdir(folder):  # Path.is_dir raises if the name is too long
             origin = "--data-dir / data_dir" if data_dir else "the environment variable CNN_NUMBA_DATA"

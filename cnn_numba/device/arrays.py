@@ -252,10 +252,13 @@ def _check_layout(
 ) -> None:
     """Check dtype, shape and contiguity of an array on host or device."""
     if array.dtype != dtype:
-        # A float array made uint8 or int32 would lose what it holds.
-        keeps = np.can_cast(array.dtype, dtype, "same_kind")
-        how = keeps and _converted(array, written, f".astype(np.{np.dtype(dtype)})")
-        raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {shown(array.dtype)}{how or ''}")
+        how = ""
+        if dtype == np.uint8 and isinstance(array, np.ndarray):
+            how = _as_pixels(name, array)
+        elif np.can_cast(array.dtype, dtype, "same_kind"):
+            # A float array made int32 would lose what it holds.
+            how = _converted(array, written, f".astype(np.{np.dtype(dtype)})")
+        raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {shown(array.dtype)}{how}")
     if shape is not None and array.shape != shape:
         wanted = len(shape) == array.ndim and all(
             want is None or want == got for want, got in zip(shape, array.shape, strict=True)
@@ -275,6 +278,18 @@ def _converted(array: Array, written: bool, function: str) -> str:
     """Return the advice to convert an array; none for an output, as the result would be in the copy."""
     where = ", on the host" * is_device_array(array)
     return "" if written else f": convert it with {function}{where}"
+
+
+def _as_pixels(name: str, array: np.ndarray) -> str:
+    """Return the advice to make an array uint8, which depends on its range."""
+    if not array.size or array.dtype.kind not in "biuf":
+        return ""
+    low, high = float(array.min()), float(array.max())
+    if not 0 <= low <= high <= 255:
+        return f": pixels are 0 to 255, these are {low:g} to {high:g}; pass them before they are normalised"
+    if array.dtype.kind in "iu":
+        return f": convert it with {name}.astype(np.uint8)"
+    return f": convert it with np.round({'255 * ' * (high <= 1)}{name}).astype(np.uint8)"
 
 
 def check_memory(written: Mapping[str, Any], read: Mapping[str, Any], may_be: Collection[str] = ()) -> None:

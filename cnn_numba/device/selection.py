@@ -3,10 +3,10 @@
 import os
 import platform
 import sys
-from pathlib import Path
 
 from cnn_numba import extras
 from cnn_numba.arguments import choice
+from cnn_numba.starting import COMMAND_LINE
 from gpuless import nvidia
 from gpuless.selection import Selection, select
 
@@ -37,8 +37,7 @@ def _selected() -> tuple[Selection, str]:
         selection = select("cnn_numba")
         return selection, _compiler(selection)
     except (ValueError, RuntimeError, extras.MissingPackage) as error:
-        # -m: Python imports a module's package before it sets the name of the program.
-        if Path((sys.argv or [""])[0]).stem not in ("cnn-numba", "-m"):
+        if not COMMAND_LINE:
             raise
         print(f"cnn-numba: {error}", file=sys.stderr)
         sys.exit(2)

@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike
 from cnn_numba.arguments import number, settings, shown
 from cnn_numba.device import is_device_array
 
+_OUTPUT = "the function's output"
+
 
 class GradientError(AssertionError):
     """A gradient differs from the numerical one; `report` holds the `GradientReport`."""
@@ -94,7 +96,8 @@ def numerical_gradient(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as above, `array` is empty or read-only, or adding `epsilon` changes nothing.
+        If an argument is not as above, `array` is empty or read-only, adding `epsilon` changes nothing, or an
+        output is missing or not finite.
 
     Notes
     -----
@@ -109,15 +112,15 @@ def numerical_gradient(
     >>> numerical_gradient(np.square, x, grad_output=[1.0, 0.0, 10.0]).round(6)
     array([ 2.,  0., 60.])
     """
-    _check_arguments(array, epsilon)
+    _check_arguments(function, array, epsilon)
     gradient = np.empty(array.shape)
     for index in np.ndindex(array.shape):
         centre = array[index]
         try:
             array[index] = centre + epsilon
-            high, above = array[index], _values(function(array))
+            high, above = array[index], _finite(function(array), _OUTPUT)
             array[index] = centre - epsilon
-            low, below = array[index], _values(function(array))
+            low, below = array[index], _finite(function(array), _OUTPUT)
         finally:
             array[index] = centre
         if not low < centre < high and np.isfinite(centre):
@@ -163,7 +166,7 @@ def compare_gradients(
       error    0.5 (allowed: 2.01e-05)
     """
     rtol, atol = settings(rtol=rtol, atol=atol)
-    received, expected = _values(received), _values(expected)
+    received, expected = _values(received, name), _values(expected, "expected")
     if received.shape != expected.shape:
         raise ValueError(f"{name} must have shape {expected.shape}, got {received.shape}")
     if received.size == 0:
@@ -220,9 +223,10 @@ def gradcheck(
       expected 20
       error    10 (allowed: 0.02)
     """
-    _check_arguments(array, epsilon)
-    for what, values in (("array", array), ("the function's output", function(array))):
+    _check_arguments(function, array, epsilon)
+    for what, values in (("array", array), (_OUTPUT, function(array))):
         _check_precise(what, values)
+    gradient = _values(gradient, name)  # before all elements are nudged
     expected = numerical_gradient(function, array, grad_output, epsilon)
     report = compare_gradients(gradient, expected, name, rtol, atol)
     if not report.passed:
@@ -230,8 +234,10 @@ def gradcheck(
     return report
 
 
-def _check_arguments(array, epsilon):
-    """Refuse an array that cannot be nudged, and a nudge of 0."""
+def _check_arguments(function, array, epsilon):
+    """Refuse what cannot be called, an array that cannot be nudged, and a nudge of 0."""
+    if not callable(function):
+        raise TypeError(f"function must be callable, got {shown(function)}")
     if is_device_array(array):
         where = "on the host, where its elements are nudged"
         raise TypeError(f"array must be {where}, got {shown(array)}: copy it with cnn_numba.device.to_host")
@@ -257,15 +263,28 @@ def _output_gradient(grad_output, shape):
         if np.prod(shape) != 1:
             raise ValueError(f"function returns shape {shape}, so grad_output of that shape is needed")
         return np.ones(shape)
-    grad_output = _values(grad_output)
+    grad_output = _finite(grad_output, "grad_output")
     if grad_output.shape != shape:
         raise ValueError(f"grad_output must have the shape {shape} of the output, got {grad_output.shape}")
     return grad_output
 
 
-def _values(array: object) -> np.ndarray:
+def _finite(array: object, what: str) -> np.ndarray:
+    """Return a float64 copy, all of whose values are finite."""
+    values = _values(array, what)
+    if not np.isfinite(values).all():
+        index = tuple(np.argwhere(~np.isfinite(values))[0].tolist())
+        where = f" at index {index}" if index else ""
+        raise ValueError(f"{what} must be finite, got {values[index]}{where}: choose other inputs")
+    return values
+
+
+def _values(array: object, what: str) -> np.ndarray:
     """Return a float64 copy: the next call may overwrite the buffer."""
     try:
-        return np.array(array, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"gradients and outputs must be arrays of real numbers, got {shown(array)}") from None
+        values = np.array(array)
+    except (TypeError, ValueError):
+        values = np.empty(0, object)
+    if values.dtype.kind not in "buif":  # NumPy would make NaN of None, and a number of its text
+        raise TypeError(f"{what} must be a number, or an array of numbers, got {shown(array)}")
+    return values.astype(np.float64, copy=False)

@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike
 from cnn_numba.arguments import PRECISIONS, shown
 from cnn_numba.device import Array, first_rows
 from cnn_numba.ops.backends import BackendLike, backend
+from cnn_numba.ops.shapes import layout_advice
 
 Shape = tuple[int, ...]
 
@@ -173,14 +174,6 @@ class Layer:
     def _refusal(self, takes, input_shape, channels=0):
         advice = layout_advice(input_shape, channels)
         return ValueError(f"{self!r} takes {takes}, got {shown(input_shape)}{advice}")
-
-
-def layout_advice(shape: Shape, channels: int) -> str:
-    """Return the end of a message about images of this shape: what to do if their channels come last."""
-    # With more channels, the last axis is more likely a width that happens to be as large.
-    if len(shape) < 3 or shape[-1] != channels or shape[-3] == channels or channels > 4:
-        return ""
-    return "; images are NCHW, with the channels first: np.ascontiguousarray(np.moveaxis(images, -1, -3))"
 
 
 def is_watched(objects: Iterable[object], *names: str) -> bool:

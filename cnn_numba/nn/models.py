@@ -10,9 +10,10 @@ import numpy as np
 from cnn_numba.arguments import MOST_ELEMENTS, integer, settings, shown, sizes
 from cnn_numba.device import Array, to_host
 from cnn_numba.nn.chains import ConvChain, chained
-from cnn_numba.nn.layer import Absent, Layer, UnsupportedPrecision, layer_list, layout_advice
+from cnn_numba.nn.layer import Absent, Layer, UnsupportedPrecision, layer_list
 from cnn_numba.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.ops.backends import BackendLike, backend
+from cnn_numba.ops.shapes import layout_advice
 
 
 def _taken(model, name):

@@ -97,6 +97,14 @@ def _window(sizes, stride, padding, kernel_size=None):
     return window
 
 
+def layout_advice(shape: tuple[int, ...], channels: int) -> str:
+    """Return the end of a message about images of this shape: what to do if their channels come last."""
+    # With more channels, the last axis is more likely a width that happens to be as large.
+    if len(shape) < 3 or shape[-1] != channels or shape[-3] == channels or channels > 4:
+        return ""
+    return "; images are NCHW, with the channels first: np.ascontiguousarray(np.moveaxis(images, -1, -3))"
+
+
 HOST = Memory(check_array, np.empty, check_memory, _window)
 DEVICE = Memory(check_device_array, lambda shape, dtype: device.empty(shape, dtype), check_memory, _window)
 

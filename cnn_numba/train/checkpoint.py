@@ -93,14 +93,15 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
         If it is a folder, damaged, not a checkpoint, of a newer format, or holds values that no training run
         writes, such as NaN parameters. The message names the file and the value.
     """
-    path = Path(path)  # refuses an int, which NumPy would take for an open file
+    instance(path, "path", str, PathLike)  # NumPy would take an int for an open file
+    path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the file in it, such as {path / 'checkpoint.npz'}")
     try:
         _check_size(path)
         with np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
-            version = about["format_version"]
+            version = _version(about)
             if version == FORMAT_VERSION:  # a newer one may hold other arrays
                 _check_names(file.files)
             arrays = {name: file[name] for name in file.files if name != "about"}
@@ -138,7 +139,16 @@ def _check_size(path):
         )
 
 
+def _version(about):
+    """Return the format version in what a file says about itself."""
+    if not isinstance(about, dict) or "format_version" not in about:
+        raise ValueError(f"about must have a format_version, got {shown(about)}")
+    return about["format_version"]
+
+
 def _check_names(names):
+    if missing := [name for name in ("parameters", "buffers") if name not in names]:
+        raise ValueError(f"it lacks the array {missing[0]}")
     if unknown := [name for name in names if not _ARRAYS.fullmatch(name)]:
         raise ValueError(f"no training run writes an array {shown(unknown[0])}")
     if len(names) > _MOST_ARRAYS:

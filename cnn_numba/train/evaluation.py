@@ -6,10 +6,9 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.arguments import check_indices, instance, shown
-from cnn_numba.nn.layer import layout_advice
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
-from cnn_numba.ops.shapes import HOST
+from cnn_numba.ops.shapes import HOST, layout_advice
 from cnn_numba.ops.specs import Spec
 from cnn_numba.train.batches import OTHER_BATCHES, batches_of
 from cnn_numba.train.graphs import Replay

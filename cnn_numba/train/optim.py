@@ -18,6 +18,7 @@ class Optimizer:
 
     kind: str | None = None  # the prefix of its operations' names
     moments: tuple[str, ...] = ()  # the arrays of its state with an element for each parameter
+    usual_lr = 0.01  # the default of `lr`
     state: dict[str, Any]  #: What the next step depends on besides parameters and gradients
 
     def __init__(self, model: Sequential, lr: float, **how: float) -> None:
@@ -34,6 +35,13 @@ class Optimizer:
     def _options(self):
         """Return the settings as the constructor takes them."""
         return self.settings
+
+    def advice(self, diverged: bool) -> str:
+        """Return the end of a message about a training run that diverged, or did not learn."""
+        usual, lr = self.usual_lr, self.lr
+        if lr < usual / 100 and not diverged:
+            return f"try a larger learning rate than {lr:g}, such as {usual:g}"
+        return f"try a smaller learning rate than {lr:g}, such as {min(usual, lr / 10):g}"
 
     def _function(self, name):
         """Return the operation with this name for the optimiser."""
@@ -87,7 +95,7 @@ class SGD(Optimizer):
     def __init__(
         self,
         model: Sequential,
-        lr: float = 0.01,
+        lr: float = Optimizer.usual_lr,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
@@ -100,11 +108,12 @@ class Adam(Optimizer):
 
     kind = "adam"
     moments = ("exp_avg", "exp_avg_sq")
+    usual_lr = 1e-3
 
     def __init__(
         self,
         model: Sequential,
-        lr: float = 1e-3,
+        lr: float = usual_lr,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,

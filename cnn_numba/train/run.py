@@ -4,12 +4,13 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cnn_numba.arguments import choice, integer, settings
+from cnn_numba.arguments import choice, instance, integer, settings
 from cnn_numba.data import Dataset, batches
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
@@ -53,6 +54,8 @@ class Run:
         self.workers, self.timeline, self.log = workers, timeline, log or (lambda line: None)
         self.batch_size = workers.batch_size(model)
         self.scaler = scaler_for(model, scaler)
+        if plan.out is not None:
+            instance(plan.out, "out", str, PathLike)
         self.out = None if plan.out is None else Path(plan.out)
         batch_size, classes = model.shapes[-1]
         loss = CrossEntropyLoss(batch_size, classes, model.backend, plan.label_smoothing)

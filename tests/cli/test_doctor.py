@@ -46,8 +46,13 @@ def test_this_installation_is_healthy():
     text = "\n".join(map(report, findings))
     assert all(finding.healthy for finding in findings), text
     assert all(not finding.fix for finding in findings)
-    for word in ("Python", "numpy", "numba-cuda", "torch", "threads", "60000 + 10000 images"):
+    for word in ("Python", "numpy", "numba-cuda", "torch", "thread", "60000 + 10000 images"):
         assert word in text
+
+
+def test_a_single_thread_is_singular(monkeypatch):
+    monkeypatch.setattr(doctor.device, "threads", lambda: 1)
+    assert by_topic("CPU").text.startswith("1 thread, ")
 
 
 def test_a_machine_without_a_gpu_is_healthy(machine):
@@ -204,6 +209,15 @@ def test_report_aligns_and_puts_the_fix_below():
     findings = Finding("GPU", True, "fine"), Finding("torchvision", False, "broken", "mend it")
     lines = ["ok     GPU          fine", "WRONG  torchvision  broken", "                    fix: mend it"]
     assert [line for finding in findings for line in report(finding).splitlines()] == lines
+
+
+def test_report_fits_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = report(Finding("GPU", False, "some words " * 5, "a command of many words on one line")).split(
+        "\n"
+    )
+    assert max(map(len, lines[:-1])) <= 40
+    assert lines[-1].strip() == "fix: a command of many words on one line"
 
 
 def test_missing_optional_packages_need_no_fix(monkeypatch):

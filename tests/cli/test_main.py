@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +64,18 @@ from cnn_numba.cli import main, shared
         (["predict"], "Missing argument 'IMAGE"),
         (["inspect"], "Missing argument 'MODULE:KERNEL'. See cnn-numba inspect --help\n"),
         (["bench"], "Missing command. See cnn-numba bench --help\n"),
-        (["bench", "luck"], "No such command 'luck'"),
+        (["bench", "luck"], "No such command 'luck'. See cnn-numba bench --help\n"),
+        (["trian"], "No such command 'trian'. Did you mean 'train'? See cnn-numba --help\n"),
+        (["bench", "opps"], "No such command 'opps'. Did you mean 'ops'? See cnn-numba bench --help\n"),
+        (["train", "--epoch", "1"], "--epoch. Did you mean '--epochs'? See cnn-numba train --help\n"),
+        (["predict", "--shwo", "a.png"], "--shwo. Did you mean '--show'? See cnn-numba predict --help\n"),
+        (["--versoin"], "No such option: --versoin. Did you mean '--version'? See cnn-numba --help\n"),
+        (["bench", "epoch", "--devise", "cpu"], "mean '--device'? See cnn-numba bench epoch --help\n"),
+        (
+            ["train", "--model", "mnist_cn"],
+            "'text_transformer'. Did you mean 'mnist_cnn'?\n",
+        ),
+        (["train", "--augment", "mixup"], "'mixup' is not one of 'none', 'crop', 'crop-flip'.\n"),
     ],
 )
 def test_wrong_arguments_give_one_line_and_exit_code_2(run, arguments, message):
@@ -200,6 +212,37 @@ def test_a_wrong_environment_is_an_error_of_usage(monkeypatch, name, value, mess
     done = subprocess.run(imported, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.endswith(f"\nValueError: {name} {message}\n")
+
+
+# Sends Ctrl-C before one of the slow imports, or when Python ends: from where it is and after `main`.
+INTERRUPTED = """
+import atexit, os, signal, sys
+moment = sys.argv[1]
+interrupt = lambda: os.kill(os.getpid(), signal.SIGINT)
+class Finder:
+    def find_spec(name, path=None, target=None):
+        if name == moment:
+            interrupt()
+sys.meta_path.insert(0, Finder)
+if moment == "the end":
+    atexit.register(interrupt)
+sys.argv = ["cnn-numba", "--version"]
+import cnn_numba.cli
+cnn_numba.cli.main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no os.kill with SIGINT there")
+@pytest.mark.parametrize("moment", ["numpy", "gpuless", "numba", "typer", "cnn_numba.cli.use", "the end"])
+def test_ctrl_c_outside_main_prints_nothing(moment):
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, moment], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+def test_other_programs_keep_their_ctrl_c():
+    code = "import signal, cnn_numba; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 def test_the_package_runs_as_a_module():

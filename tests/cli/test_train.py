@@ -303,7 +303,7 @@ def test_a_training_that_learns_nothing_gives_a_warning(run, little):
     assert code == 0
     assert re.fullmatch(
         r"cnn-numba: warning: the loss rose from 2\.\d+ in the first step to [\d.e+]+ in the last epoch: "
-        r"choose a learning rate below 100\n",
+        r"try a smaller learning rate than 100, such as 0\.001\n",
         err,
     )
 
@@ -320,6 +320,7 @@ def test_a_diverging_training_gives_one_line(run, little):
     code, _, err = run("train", "--epochs", 1, *diverging, *STEPS)
     assert code == 1
     assert "became NaN or infinite at epoch 1" in err
+    assert err.endswith("; try a smaller learning rate than 1e+30, such as 0.01\n")
     assert err.count("\n") == 1
 
 

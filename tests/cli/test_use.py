@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image, features
 
-from cnn_numba import data
+from cnn_numba import cli, data
 from cnn_numba.beyond.models import text_transformer
 from cnn_numba.data import digits
 from cnn_numba.nn.models import cifar_convnet, mnist_cnn
@@ -114,6 +114,17 @@ def test_predict_says_when_it_is_not_sure(run, tmp_path):
     assert one.startswith(f"{paths[0]}: 7 (")
     assert "not sure" not in one
     assert two.endswith("; not sure: something else stands beside the digit")
+
+
+def test_predict_escapes_the_letters_of_a_name_that_stdout_lacks(tmp_path, monkeypatch):
+    path = tmp_path / "ü.png"
+    Image.fromarray(data.load().test_images[0, 0]).save(path)
+    printed = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(printed, "ascii"))
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["predict", str(path), "--checkpoint", str(MNIST_CNN)])
+    assert caught.value.code == 0
+    assert printed.getvalue().decode().startswith(f"{tmp_path}/\\xfc.png: 7 (")
 
 
 def test_predict_shows_what_the_network_sees(run, tmp_path):
@@ -301,6 +312,20 @@ def test_sample_writes_on(tmp_path, run):
     code, _, error = run("sample", "--checkpoint", tmp_path / "no.npz")
     assert code == 1
     assert "train a network with: cnn-numba train --model text_transformer" in error
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--length", "9" * 20, f"{'9' * 20} is more than 2147483647"),
+        ("--temperature", "inf", "inf is not a number of at least 0 and at most"),
+        ("--temperature", "-1", "-1.0 is not a number of at least 0"),
+    ],
+)
+def test_a_wrong_number_to_sample_by_is_a_wrong_argument(run, option, value, message):
+    code, out, err = run("sample", option, value)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"cnn-numba: Invalid value for '{option}': {message}")
 
 
 def test_export_writes_a_file_that_reads_digits(run, tmp_path):

@@ -1291,7 +1291,7 @@ def test_dataset_defaults():
     dataset = Dataset("toy", images, labels, images, labels)
     assert (dataset.mean, dataset.std, dataset.classes, dataset.image_shape) == (0.0, 1.0, (), (3, 4, 5))
     assert repr(dataset) == (
-        "Dataset('toy', 2 for training and 2 for testing, each of shape (3, 4, 5), 0 classes)"
+        "Dataset('toy', 2 for training and 2 for testing, each of shape (3, 4, 5), unnamed classes)"
     )
 
 
@@ -1312,7 +1312,66 @@ IMAGES, LABELS = np.zeros((4, 1, 2, 3), np.uint8), np.zeros(4, np.int32)
             r"test_labels .* \(4,\), got \(3,\): test_images has M = 4",
         ),
         ({"train_images": IMAGES[0]}, ValueError, r"train_images .* \(N, C, H, W\), got \(1, 2, 3\)"),
-        ({"train_images": IMAGES / 255}, TypeError, "train_images must have dtype uint8, got float64"),
+        (
+            {"train_images": IMAGES / 255},
+            TypeError,
+            r"^train_images must have dtype uint8, got float64: convert it with "
+            r"np.round\(255 \* train_images\).astype\(np.uint8\)$",
+        ),
+        (
+            {"test_images": IMAGES + 254.5},
+            TypeError,
+            r"convert it with np.round\(test_images\).astype\(np.uint8\)",
+        ),
+        (
+            {"test_images": IMAGES.astype(int) + 254},
+            TypeError,
+            r"got int64: convert it with test_images.astype\(np.uint8\)",
+        ),
+        (
+            {"train_images": IMAGES - 0.5},
+            TypeError,
+            "got float64: pixels are 0 to 255, these are -0.5 to -0.5; pass them before they are normalised",
+        ),
+        (
+            {"test_images": IMAGES > 0},
+            TypeError,
+            r"got bool: convert it with np.round\(255 \* test_images\).astype\(np.uint8\)$",
+        ),
+        (
+            {"train_images": IMAGES.astype(np.uint16) + 999},
+            TypeError,
+            "got uint16: pixels are 0 to 255, these are 999 to 999",
+        ),
+        (
+            {"train_images": IMAGES.astype(int) + 256},
+            TypeError,
+            "got int64: pixels are 0 to 255, these are 256 to 256",
+        ),
+        (
+            {"train_images": IMAGES * np.nan},
+            TypeError,
+            "got float64: pixels are 0 to 255, these are nan to nan",
+        ),
+        (
+            {
+                "test_images": np.zeros((4, 28, 28, 1), np.uint8),
+                "train_images": np.zeros((4, 28, 28, 1), np.uint8),
+            },
+            ValueError,
+            r"^train_images must have shape \(N, C, H, W\), got \(4, 28, 28, 1\); images are NCHW, ",
+        ),
+        (
+            {"train_labels": np.int32([0, 1, -1, -2])},
+            ValueError,
+            r"^train_labels must lie in 0\.\.\d+, got -1 at position 2$",
+        ),
+        (
+            {"test_labels": np.int32([0, 1, 2, 0]), "classes": ("no", "yes")},
+            ValueError,
+            r"^test_labels must lie in 0\.\.1, got 2 at position 2: there are 2 classes$",
+        ),
+        ({"classes": None}, TypeError, "classes must be of type tuple or list, got None"),
         ({"train_labels": LABELS + 0.5}, TypeError, "train_labels must have dtype int32, got float64"),
         ({"train_images": [1] * 4}, TypeError, "train_images must be an array, got list"),
         ({"test_images": IMAGES[..., :2]}, ValueError, "test_images must "),
@@ -1327,6 +1386,11 @@ def test_a_dataset_of_wrong_arrays_is_refused(wrong, error, match):
     }
     with pytest.raises(error, match=match):
         Dataset("toy", **arrays | wrong)
+
+
+def test_a_data_dir_that_is_no_path_is_named():
+    with pytest.raises(TypeError, match="data_dir must be of type str or PathLike, got 3"):
+        data.load("mnist", 3)
 
 
 def test_images_are_not_their_own_labels():

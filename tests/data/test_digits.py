@@ -1,3 +1,5 @@
+import errno
+
 import numpy as np
 import pytest
 from photos import KINDS, photograph
@@ -237,8 +239,54 @@ def test_no_other_program_is_started(tmp_path, monkeypatch):
     """An EPS file is a program, which Ghostscript would run."""
     seven().convert("RGB").save(tmp_path / "seven.eps")
     monkeypatch.setattr("subprocess.check_call", lambda *arguments, **how: pytest.fail("Ghostscript"))
-    with pytest.raises(OSError, match="cannot identify image file"):
+    with pytest.raises(ValueError, match=r"seven.eps: not a picture in a format that is read: PNG, JPEG, "):
         prepare_digit(tmp_path / "seven.eps")
+
+
+@pytest.mark.parametrize("prepare", [prepare_digit, lambda path: prepare_photo(path, (1, 28, 28))])
+def test_a_file_that_is_no_picture_is_named_in_one_sentence(prepare, tmp_path):
+    path = tmp_path / "seven.png"
+    seven().save(path)
+    whole = path.read_bytes()
+    for content, reason in (
+        (b"", "not a picture in a format that is read: PNG, JPEG"),
+        (b"no picture", "not a picture in a format that is read: PNG, JPEG"),
+        (whole[:-60], "image file is truncated"),
+        (whole[:45] + bytes(40) + whole[85:], ""),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=rf"^{path}: {reason}"):
+            prepare(path)
+    with pytest.raises(FileNotFoundError, match=r"none\.png"):
+        prepare(tmp_path / "none.png")
+    with pytest.raises(IsADirectoryError, match=str(tmp_path)):
+        prepare(tmp_path)
+    with pytest.raises(
+        TypeError, match="image must be of type str or PathLike or ndarray or Image, got None"
+    ):
+        prepare(None)
+
+
+def test_a_file_that_cannot_be_read_to_its_end_is_named(tmp_path, monkeypatch):
+    def fail(image):
+        raise OSError(errno.EIO, "Input/output error")
+
+    seven().save(tmp_path / "seven.png")
+    monkeypatch.setattr(ImageFile.ImageFile, "load", fail)
+    with pytest.raises(OSError, match=r"Input/output error: '.*seven\.png'$"):
+        prepare_digit(tmp_path / "seven.png")
+
+
+def test_a_blank_picture_in_a_file_is_named(tmp_path):
+    Image.new("L", (9, 9)).save(tmp_path / "blank.png")
+    with pytest.raises(ValueError, match=r"blank.png: there is no digit in the picture"):
+        prepare_digit(str(tmp_path / "blank.png"))
+
+
+def test_the_first_picture_of_an_animation_is_read(expected, tmp_path):
+    first, second = seven().convert("P"), Image.new("P", (120, 160))
+    first.save(tmp_path / "seven.gif", save_all=True, append_images=[second])
+    assert np.abs(prepare_digit(tmp_path / "seven.gif").astype(int) - expected).mean() < 2.5
 
 
 def test_nan_pixels_do_not_spread():

@@ -130,11 +130,40 @@ def test_error_falls_and_rises_again_with_epsilon():
         ((np.sin, np.zeros(2)), ValueError, r"function returns shape \(2,\), so grad_output .* is needed"),
         ((np.sin, np.zeros(2), np.ones(1)), ValueError, r"the shape \(2,\) of the output, got \(1,\)"),
         ((np.sin, np.zeros((2, 1)), np.ones((1, 2))), ValueError, r"\(2, 1\) of the output, got \(1, 2\)"),
+        (
+            (np.sin, np.zeros(2), [1.0, np.inf]),
+            ValueError,
+            r"grad_output must be finite, got inf at .*\(1,\)",
+        ),
+        ((3, np.zeros(2)), TypeError, "function must be callable, got 3"),
+        ((lambda x: None, np.zeros(2)), TypeError, "the function's output must be a number, .*, got None"),
+        ((lambda x: [1.0, None], np.zeros(2)), TypeError, r"output must be a number, .*, got \[1.0, None\]"),
+        ((lambda x: [[1.0], [1.0, 2.0]], np.zeros(2)), TypeError, "output must be a number, or an array of"),
+        ((lambda x: "1", np.zeros(2)), TypeError, "output must be a number, .*, got '1'"),
+        ((lambda x: 1j * x.sum(), np.zeros(2)), TypeError, "output must be a number, .*, got .*j"),
+        (
+            (lambda x: x.sum() * np.nan, np.zeros(2)),
+            ValueError,
+            r"output must be finite, got nan: choose other inputs$",
+        ),
+        (
+            (lambda x: np.where(x > 0, np.inf, x), np.zeros((1, 2))),
+            ValueError,
+            r"^the function's output must be finite, got inf at index \(0, 0\): choose other inputs$",
+        ),
     ],
 )
 def test_numerical_gradient_rejects(arguments, error, match):
     with pytest.raises(error, match=match):
         numerical_gradient(*arguments)
+
+
+@pytest.mark.parametrize("gradient", [None, "1", [1.0, None]])
+def test_a_gradient_that_is_none_is_refused_before_anything_is_nudged(gradient):
+    calls = []
+    with pytest.raises(TypeError, match=r"^grad_x must be a number, or an array of numbers, got "):
+        gradcheck(lambda x: calls.append(0) or x.sum(), np.zeros(2), gradient, name="grad_x")
+    assert len(calls) == 1
 
 
 def test_gradcheck_returns_the_error_of_every_element(rng):

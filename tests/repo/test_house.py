@@ -12,7 +12,7 @@ from cnn_course.engine.outline import NOTEBOOKS
 HOUSE = ("notebooks", "cnn_course", "benchmarks", "cnn_numba", "gpuless")
 # From the top down, in cnn_numba. A part imports from itself and from those below it.
 PARTS = ("cli", "pretrained", "beyond", "train", "nn", "data", "ops", "device")
-PARTS += ("whole_files", "extras", "arguments")
+PARTS += ("starting", "whole_files", "extras", "arguments")
 # Which arrows point up, and why.
 UPWARDS = {
     ("cnn_numba/cli", "benchmarks"): "`cnn-numba bench` runs them in a clone, and says so elsewhere",

@@ -62,7 +62,9 @@ def test_a_nan_loss_is_a_divergence(event):
     run = after_steps(a_run(), 2)
     getattr(Divergence(), event)(run)
     run.stepper.totals[0] = np.nan
-    with pytest.raises(TrainingDiverged, match=r"at epoch 1, step 2, learning rate 0\.01: the logits are"):
+    with pytest.raises(
+        TrainingDiverged, match=r"at epoch 1, step 2, learning rate 0\.01: the logits are .*such as 0\.001$"
+    ):
         getattr(Divergence(), event)(run)
 
 
@@ -70,7 +72,10 @@ def test_steps_are_not_checked_if_totals_are_expensive():
     run = after_steps(a_run(), 1)
     run.stepper.cheap_totals, run.stepper.totals[0] = False, np.inf
     Divergence().step_end(run)
-    with pytest.raises(TrainingDiverged, match="in epoch 1; on the GPU it is checked once per epoch"):
+    with pytest.raises(
+        TrainingDiverged,
+        match=r"in epoch 1; on the GPU it is checked once per epoch: try a smaller .* begins$",
+    ):
         Divergence().epoch_trained(run)
 
 
@@ -82,7 +87,9 @@ def test_a_nan_in_test_loss_or_parameters_is_a_divergence():
     with pytest.raises(TrainingDiverged, match="the loss became NaN"):
         Divergence().epoch_measured(run)
     run.optimizer.state["exp_avg"][3] = np.inf
-    with pytest.raises(TrainingDiverged, match="the parameters became NaN or infinite at epoch 1, step 1"):
+    with pytest.raises(
+        TrainingDiverged, match=r"the parameters became NaN or infinite at .*, step 1: try a smaller "
+    ):
         Divergence().interrupted(run)
 
 
@@ -170,8 +177,8 @@ def test_the_log_warns_of_few_steps_and_gives_each_epoch_a_line():
         "epochs",
         "epoch 1/3: train loss 0.5000, accuracy 50.00%; test loss 0.5000, accuracy 50.00%; 2.0 s; "
         "loss scale 2, 1 step skipped",
-        "warning: the loss rose from 0.4 in the first step to 0.5 in the last epoch: choose a learning rate "
-        "below 0.01",
+        "warning: the loss rose from 0.4 in the first step to 0.5 in the last epoch: try a smaller learning "
+        "rate than 0.01, such as 0.001",
     ]
     assert [isinstance(line, Warned) for line in lines] == [True, False, True]
 

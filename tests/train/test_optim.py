@@ -54,6 +54,25 @@ def test_an_optimizer_may_have_only_its_own_step(model):
             call()
 
 
+@pytest.mark.parametrize(
+    ("kind", "lr", "smaller", "unlearned"),
+    [
+        (Adam, 1e6, "0.001", "smaller"),
+        (Adam, 3e-3, "0.0003", "smaller"),
+        (SGD, 1e6, "0.01", "smaller"),
+        (SGD, 0.01, "0.001", "smaller"),
+        (Optimizer, 5, "0.01", "smaller"),
+        (Adam, 1e-6, "1e-07", "larger"),
+    ],
+)
+def test_the_advised_rate_depends_on_the_default(model, kind, lr, smaller, unlearned):
+    optimizer = kind(model, lr)
+    advice = f"try a smaller learning rate than {lr:g}, such as {smaller}"
+    assert optimizer.advice(diverged=True) == advice
+    larger = f"try a larger learning rate than {lr:g}, such as 0.001"
+    assert optimizer.advice(diverged=False) == (larger if unlearned == "larger" else advice)
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_saved_state_continues_with_the_same_numbers(name, rng, model):
     gradients = rng.standard_normal((6, model.gradients.size)).astype(np.float32)

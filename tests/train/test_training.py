@@ -13,6 +13,7 @@ import sys
 import tracemalloc
 import warnings
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -357,6 +358,21 @@ def test_an_archive_of_something_else_is_named(tmp_path):
         load_checkpoint(tmp_path / "net.npz")
 
 
+@pytest.mark.parametrize(
+    ("about", "message"),
+    [
+        ("[1]", r"project: about must have a format_version, got \[1\]$"),
+        ("{}", r"project: about must have a format_version, got {}$"),
+        ('{"format_version": 1}', r"project: it lacks the array parameters$"),
+    ],
+)
+def test_what_a_checkpoint_lacks_is_named(tmp_path, monkeypatch, about, message):
+    monkeypatch.chdir(tmp_path)
+    np.savez("net.npz", about=about, buffers=np.zeros(1))
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint("net.npz")
+
+
 @pytest.mark.parametrize("name", ["optimizer.more", "parameters", "more"])
 def test_files_that_would_fill_the_memory_are_not_unpacked(tmp_path, name):
     save_checkpoint(tmp_path / "net.npz", small_net(), Adam(small_net()))
@@ -651,7 +667,7 @@ def test_a_rising_loss_gives_a_warning(tmp_path):
     assert last > first
     assert line == (
         f"warning: the loss rose from {first:.4g} in the first step to {last:.4g} in the last epoch: "
-        "choose a learning rate below 0.01"
+        "try a smaller learning rate than 0.01, such as 0.001"
     )
     assert warned(spoil, resume=True) == [line]  # a process killed before it printed the line
 
@@ -837,8 +853,8 @@ each_backend = pytest.mark.parametrize(
 def test_a_label_that_the_model_lacks_is_named_before_training(place, label, split, tmp_path):
     data, model = stripes(), small_net(device=place)
     labels = getattr(data, f"{split}_labels").copy()
-    labels[5] = label
     data = dataclasses.replace(data, **{f"{split}_labels": labels})
+    labels[5] = label  # afterwards, as the data set would refuse it
     what = f"for the 2 outputs of stripes_net, must lie in 0..1, got {label} at position 5"
     with pytest.raises(ValueError, match=re.escape(f"the labels of stripes ({split}), {what}")):
         fit(model, data, Adam(model), out=tmp_path / "out", progress=False)
@@ -895,6 +911,22 @@ def test_a_training_run_that_fails_leaves_no_empty_folder(tmp_path):
         run(tmp_path / "kept", resume=True)
     assert list(tmp_path.iterdir()) == [tmp_path / "kept"]
     assert list((tmp_path / "kept").iterdir()) == []
+
+
+@pytest.mark.parametrize("path", [None, 3])
+def test_what_is_no_path_is_named(path):
+    for call in (load_model, load_checkpoint, lambda path: save_checkpoint(path, small_net())):
+        with pytest.raises(TypeError, match=f"^path must be of type str or PathLike, got {path}$"):
+            call(path)
+
+
+def test_a_checkpoint_that_cannot_be_written_names_its_path(tmp_path):
+    (tmp_path / "file").write_text("kept")
+    for path, error in ((tmp_path, IsADirectoryError), (tmp_path / "file" / "net.npz", NotADirectoryError)):
+        with pytest.raises(error) as caught:
+            save_checkpoint(path, small_net())
+        assert Path(caught.value.filename) in (path, path.parent)
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_folder_is_no_checkpoint(tmp_path):

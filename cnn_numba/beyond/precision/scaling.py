@@ -184,6 +184,6 @@ class ScaleWatch(Callback):
         if self.scaler.collapsed:
             raise TrainingDiverged(
                 f"the loss scale collapsed to {self.scaler.scale:g} by epoch {run.epoch + 1}, step "
-                f"{run.step}: at any scale the gradients are NaN or infinite, so every step is skipped. "
-                "Try a smaller learning rate, or bfloat16."
+                f"{run.step}: at any scale the gradients are NaN or infinite, so every step is skipped; "
+                f"{run.optimizer.advice(diverged=True)}, or bfloat16"
             )

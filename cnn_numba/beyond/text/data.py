@@ -101,13 +101,16 @@ def read_text(path: str | PathLike | None = None) -> tuple[Windows, Windows]:
     path = Path(path)
     path = path / "course.txt" if os.path.isdir(path) else path
     try:
-        paragraphs = path.read_text(encoding="ascii").splitlines(keepends=True)
+        text = path.read_text(encoding="utf-8", errors="replace")
+        encode(text)  # whose error has the place in the whole text
+        paragraphs = text.splitlines(keepends=True)
         count, size = len(paragraphs), sum(map(len, paragraphs))
         held_out = "".join(paragraphs[9::10])
         del paragraphs[9::10]
         train, test = Windows(encode("".join(paragraphs))), Windows(encode(held_out), stride=LENGTH)
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} can't be used as a text: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path} can't be used as a text: {reason}") from None
     if not (len(train) and len(test)):
         raise DataError(
             f"{path} must have ten paragraphs or more, and hundreds of characters in each, got {size} "

@@ -36,8 +36,8 @@ class Divergence(Callback):
         state = run.model.parameters, run.model.buffers, *run.optimizer.state.values(), run.stepper.totals
         if not all(np.isfinite(to_host(array)).all() for array in state):
             raise TrainingDiverged(
-                f"the parameters became NaN or infinite at epoch {run.epoch + 1}, step {run.step}. "
-                "Try a smaller learning rate."
+                f"the parameters became NaN or infinite at epoch {run.epoch + 1}, step {run.step}: "
+                + run.optimizer.advice(diverged=True)
             )
 
 
@@ -45,10 +45,11 @@ def _insist_on_finite(loss, run):
     """Raise TrainingDiverged, with step and layer if they are known, unless the loss is finite."""
     if math.isfinite(loss):
         return
+    advice = run.optimizer.advice(diverged=True)
     if not run.stepper.cheap_totals:
         raise TrainingDiverged(
             f"the loss became NaN or infinite in epoch {run.epoch + 1}; on the GPU it is checked once per "
-            "epoch. Try a smaller learning rate, or train on the CPU to see in which step it begins."
+            f"epoch: {advice}, or train on the CPU to see in which step it begins"
         )
     reason = "the logits are finite, their loss is not"
     first = [each for each in run.workers.exchange(first_not_finite(run.model)) if each is not None]
@@ -56,9 +57,7 @@ def _insist_on_finite(loss, run):
         layer = run.model.every_layer[min(first)]
         reason = f"it begins in the output of {layer.name}, {layer!r}"
     where = f"epoch {run.epoch + 1}, step {run.step}, learning rate {run.lr(-1):g}"
-    raise TrainingDiverged(
-        f"the loss became NaN or infinite at {where}: {reason}. Try a smaller learning rate."
-    )
+    raise TrainingDiverged(f"the loss became NaN or infinite at {where}: {reason}; {advice}")
 
 
 def first_not_finite(model: Sequential) -> int | None:

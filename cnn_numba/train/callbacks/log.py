@@ -71,6 +71,6 @@ class Log(Callback):
             run.log(
                 Warned(
                     f"warning: the loss rose from {run.first_loss:.4g} in the first step to {last:.4g} in "
-                    f"the last epoch: choose a learning rate below {run.optimizer.lr:g}"
+                    f"the last epoch: {run.optimizer.advice(diverged=False)}"
                 )
             )

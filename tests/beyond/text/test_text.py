@@ -43,16 +43,19 @@ def test_a_text_file_of_the_user(tmp_path):
     path.write_text("".join(f"{number} " * 100 + "\n" for number in range(20)))
     own = data.load(TEXT, path)
     assert decode(own.test_images.text).splitlines() == ["9 " * 100, "19 " * 100]
-    with pytest.raises(data.DataError, match=r"no\.txt can't be used as a text"):
+    with pytest.raises(data.DataError, match=r"no\.txt can't be used as a text: No such file or directory$"):
         data.load(TEXT, tmp_path / "no.txt")
     path.write_text("few words\n")
     with pytest.raises(
         data.DataError, match=r"must have ten paragraphs .*, got 10 characters in 1 paragraph$"
     ):
         data.load(TEXT, path)
-    path.write_bytes("ä\n".encode())
-    with pytest.raises(data.DataError, match="can't be used as a text"):
-        data.load(TEXT, path)
+    for letter in ("ä".encode(), b"\xe4"):
+        path.write_bytes(b"a line\n" * 9 + letter)
+        with pytest.raises(
+            data.DataError, match=r"a text: the text must be plain ASCII, got '.' at index 63$"
+        ):
+            data.load(TEXT, path)
 
 
 def test_characters_outside_the_vocabulary_are_named():
