@@ -1,7 +1,5 @@
 """Gaps between the arrays of a chain's memory, which show kernels that leave their array."""
 
-import numpy as np
-
 from cnn_numba.ops.fused import cpu_stage
 
 GAP = 256  # elements before, between and after arrays: more than the vectors of one row
@@ -35,13 +33,6 @@ class Guards:
                 return start
 
         monkeypatch.setattr(cpu_stage, "_Arena", GuardedArena)
-
-    def around(self, array):
-        """Return a copy of an array that lies between two gaps."""
-        memory = np.full(array.size + 2 * GAP, self._filling(array), array.dtype)
-        self.gaps += [(gap, gap.tobytes()) for gap in (memory[:GAP], memory[-GAP:])]
-        memory[GAP:-GAP] = array.ravel()
-        return memory[GAP:-GAP].reshape(array.shape)
 
     def _filling(self, array):
         return {"f": self.value, "i": -1, "u": 255}[array.dtype.kind]

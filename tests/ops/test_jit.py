@@ -1,6 +1,7 @@
 """The kernels of all cpu backends: their cache, and vectors of another width."""
 
 import errno
+import importlib
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import pytest
 from helpers import PROGRAMS
 from numba import int64
 from numba.core.caching import CacheImpl, FunctionCache
+from numba.core.registry import CPUDispatcher
 
 import cnn_numba
 from cnn_numba.ops.shared import compiling as jit
@@ -57,6 +59,16 @@ def test_a_changed_part_of_the_kernels_is_compiled_again(package):
     assert run(script, package) == ["0.8413"]
     replace(package / "ops" / "shared" / "elementary.py", "np.float32(1) - tail)", "np.float32(2) - tail)")
     assert run(script, package) == ["1.8413"]
+
+
+def test_the_cache_depends_on_each_file_whose_functions_others_compile():
+    used = set()
+    for path in SOURCE.rglob("cpu*.py"):
+        module = importlib.import_module(".".join(path.relative_to(SOURCE.parent).with_suffix("").parts))
+        compiled = (each for each in vars(module).values() if isinstance(each, CPUDispatcher))
+        used |= {Path(each.py_func.__code__.co_filename) for each in compiled} - {path}
+    assert SOURCE / "ops" / "dense" / "cpu.py" in used
+    assert used <= set(jit._PARTS)
 
 
 def compiled_function():

@@ -14,18 +14,18 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.beyond.recurrent import checks
-from cnn_numba.ops.dense.cpu import linear_backward_weight
+from cnn_numba.ops.dense.cpu import (
+    TILE_VECTORS,
+    add_products,
+    begin_sums,
+    linear_backward_weight,
+    store_sums,
+)
 from cnn_numba.ops.scratch import working_space
 from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
-from cnn_numba.ops.shared.tile import (
-    TILE_COLUMNS,
-    TILE_ROWS,
-    aligned_zeros,
-    find_rows,
-    multiply_tile,
-    round_up,
-)
+from cnn_numba.ops.shared.simd import vectors
+from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, round_up
 from cnn_numba.ops.shared.views import merge_axes
 
 
@@ -41,8 +41,8 @@ class LstmScratch(NamedTuple):
 def lstm_scratch(batch_size, steps, input_size, hidden_size):
     """Allocate the `scratch` of `lstm_forward` and its gradients, for up to these sizes."""
     gates, joined = 4 * hidden_size, input_size + hidden_size
-    forward = round_up(gates, TILE_COLUMNS) * (joined + 1)
-    backward = round_up(hidden_size, TILE_COLUMNS) * (gates + 1)
+    forward = round_up(gates, TILE_COLUMNS) * joined
+    backward = round_up(hidden_size, TILE_COLUMNS) * gates
     return (max(forward, backward),), (batch_size, joined), (batch_size, steps, hidden_size)
 
 
@@ -105,16 +105,15 @@ def _forward(x, weight_ih, weight_hh, bias, joined, h, c, out, cells, gates, pan
     """Go through time, updating the states h and c."""
     batch_size, steps, inputs = x.shape
     left, pitch = joined.reshape(-1), joined.shape[1]
-    _pack_bias(bias, pitch + 1, panels)
-    _pack(weight_ih.T, 1, pitch + 1, panels)
-    _pack(weight_hh.T, 1 + inputs, pitch + 1, panels)
+    _pack(weight_ih.T, 0, pitch, panels)
+    _pack(weight_hh.T, inputs, pitch, panels)
     for thread in prange(threads):
         samples = thread * batch_size // threads, (thread + 1) * batch_size // threads
         for t in range(steps):
             for n in range(samples[0], samples[1]):
                 _copy(x[n, t], joined[n, :inputs])
                 _copy(h[n], joined[n, inputs:])
-            _multiply(left, 0, pitch, pitch, panels, gates, t, samples)
+            _multiply(left, pitch, pitch, panels, bias, gates, t, samples)
             for n in range(samples[0], samples[1]):
                 _cell_forward(gates[n, t], c[n], cells[n, t], h[n], out[n, t])
 
@@ -136,28 +135,17 @@ def _pack(b, first, depth, panels):
 
 
 @serial_jit
-def _pack_bias(bias, depth, panels):
-    """Begin each panel with the bias, and zeros after its last element."""
-    for column in range(0, panels.size // depth, TILE_COLUMNS):
-        panels[column * depth : column * depth + TILE_COLUMNS] = 0
-    for i in range(bias.size):
-        panels[i // TILE_COLUMNS * TILE_COLUMNS * depth + i % TILE_COLUMNS] = bias[i]
-
-
-@serial_jit
-def _multiply(left, start, pitch, depth, panels, out, t, samples):
-    """Set ``out[n, t] = left[start + n * pitch :][:depth] @ panels`` for each n in the range `samples`."""
-    columns, (first, end), starts = out.shape[2], samples, np.empty(TILE_ROWS, np.int64)
-    tile = np.empty(TILE_ROWS * TILE_COLUMNS, np.float32)
+def _multiply(left, pitch, depth, panels, bias, out, t, samples):
+    """Set ``out[n, t] = left[n * pitch :][:depth] @ panels + bias`` for each n in the range `samples`."""
+    (_, steps, columns), flat, sums = out.shape, out.reshape(out.size), vectors(TILE_VECTORS)
     for column in range(0, columns, TILE_COLUMNS):
-        panel, width = column * (depth + 1), min(TILE_COLUMNS, columns - column)
-        for row in range(first, end, TILE_ROWS):
-            find_rows(starts, start + row * pitch, pitch, end - 1 - row)
-            multiply_tile(left, starts, 1, 0, depth, 1, panels, panel, tile, 0)
-            for r in range(min(TILE_ROWS, end - row)):
-                line = out[row + r, t]
-                for i in range(width):
-                    line[column + i] = tile[r * TILE_COLUMNS + i]
+        panel, width = panels[column * depth : (column + TILE_COLUMNS) * depth], columns - column
+        for row in range(samples[0], samples[1], TILE_ROWS):
+            last = min(TILE_ROWS, samples[1] - row) - 1
+            begin_sums(bias, column, sums)
+            add_products(left, row * pitch, pitch, 1, last, panel, depth, sums)
+            to = (row * steps + t) * columns + column
+            store_sums(sums, flat, to, steps * columns, last, min(width, TILE_COLUMNS), False)
 
 
 @serial_jit
@@ -198,10 +186,9 @@ def lstm_backward(
 def _backward(grad_output, weight_hh, cells, gates, c0, grad_gates, grad_h, grad_c, panels, threads):
     """Go back through time, updating the states' gradients grad_h and grad_c."""
     batch_size, steps, hidden = cells.shape
-    left, size = grad_gates.reshape(-1), 4 * hidden
+    left, size, no_bias = grad_gates.reshape(-1), 4 * hidden, np.empty(0, np.float32)
     products = grad_h.reshape(batch_size, 1, hidden)
-    _pack_bias(np.zeros(hidden, np.float32), size + 1, panels)
-    _pack(weight_hh, 1, size + 1, panels)
+    _pack(weight_hh, 0, size, panels)
     for thread in prange(threads):
         samples = thread * batch_size // threads, (thread + 1) * batch_size // threads
         for step in range(steps):
@@ -211,7 +198,7 @@ def _backward(grad_output, weight_hh, cells, gates, c0, grad_gates, grad_h, grad
                     _add(grad_output[n, t], grad_h[n])
                 before = cells[n, t - 1] if t > 0 else c0[n]
                 _cell_backward(gates[n, t], cells[n, t], before, grad_h[n], grad_c[n], grad_gates[n, t])
-            _multiply(left, t * size, steps * size, size, panels, products, 0, samples)
+            _multiply(left[t * size :], steps * size, size, panels, no_bias, products, 0, samples)
 
 
 @serial_jit

@@ -178,7 +178,7 @@ def lstm_backward(
     _start(grad_h_n, grad_c_n, grad_h0, grad_c0)
     saved = _given(grad_output, cells), cells, gates, _given(c0, grad_c0)
     for t in reversed(range(cells.shape[1])):
-        step = Step(np.uint32(t), grad_output is not None, c0 is not None)
+        step = device.for_kernel(Step(t, grad_output is not None, c0 is not None))
         arguments = step, *saved, grad_h0, grad_c0, scratch.step, grad_gates
         device.launch_for_each(lstm_cell_backward_kernel, grad_h0.size, THREADS, *arguments)
         dense.linear_backward_input(scratch.step, weight_hh, grad_h0, scratch=linear)

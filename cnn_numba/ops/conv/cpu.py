@@ -1,12 +1,8 @@
-"""Convolution on the CPU with vector instructions.
+"""Convolution on the CPU with vector instructions: a chain with one stage (see `fused.cpu`), without codes.
 
-Images arrive and leave as NCHW. Each thread takes whole images.
-
-- forward: an image is copied to a channels-last layout with zero padding, where the K_w * C_in values under
-  one row of the kernel are neighbours. Such a copy fits into the core's cache. A tile of 6 pixels x 2 vectors
-  of output channels is summed in registers.
-- backward: as in a chain with one stage (`fused.cpu`), in the memory of one image for each thread. There are
-  no codes, so the zeros in `grad_output`, three quarters of it after max pooling, are counted.
+Images arrive and leave as NCHW. Each thread takes whole images, one after the other in the same memory, which
+fits into the core's cache. Without codes, the zeros in `grad_output`, three quarters of it after max pooling,
+are counted.
 
 If inputs are NaN or infinite, the backward passes may give NaN in other elements than the reference.
 """
@@ -22,26 +18,18 @@ from cnn_numba.ops.conv import checks
 from cnn_numba.ops.fused.checks import Geometry, chain_of
 from cnn_numba.ops.fused.cpu_backward import backward_few, backward_sparse, begin_sums
 from cnn_numba.ops.fused.cpu_dense import backward_dense
+from cnn_numba.ops.fused.cpu_forward import convolve_image
 from cnn_numba.ops.fused.cpu_images import pack_image, unpack_image
-from cnn_numba.ops.fused.cpu_stage import Memory, Stage, lay_out, stage_at
-from cnn_numba.ops.fused.cpu_weights import add_up, pack_backward
+from cnn_numba.ops.fused.cpu_stage import FEW, Memory, Stage, lay_out, stage_at
+from cnn_numba.ops.fused.cpu_weights import add_up, pack_backward, pack_forward
 from cnn_numba.ops.scratch import working_space
 from cnn_numba.ops.shapes import HOST, conv2d_window
-from cnn_numba.ops.shared.jit import inner_jit, parallel_jit, serial_jit
-from cnn_numba.ops.shared.rounding import nearest, round_all, rounding
-from cnn_numba.ops.shared.simd import WIDTH, number
-from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
+from cnn_numba.ops.shared.blocks import positive
+from cnn_numba.ops.shared.jit import inner_jit, parallel_jit
+from cnn_numba.ops.shared.rounding import FLOAT32, round_all, rounding
+from cnn_numba.ops.shared.simd import WIDTH, load, number, store
 
 _NONE, _NO_BIAS = np.empty((0, 0, 0, 0), np.float32), np.empty(0, np.float32)
-
-
-class ForwardScratch(NamedTuple):
-    """Working space of `conv2d_forward`, with a part for each of T threads."""
-
-    image: np.ndarray  # (T, plane): one image, padded, channels-last
-    tile: np.ndarray  # (T, pixels * channels): its output, in blocks of TILE_COLUMNS channels
-    starts: np.ndarray  # (T, TILE_ROWS): where the windows of a tile begin in `image`
-    columns: np.ndarray  # bias and weight as panels: a row of output channels per (K_h, K_w, C_in)
 
 
 class Conv2dScratch(NamedTuple):
@@ -51,28 +39,20 @@ class Conv2dScratch(NamedTuple):
     weight: tuple  # its shape
     stride: tuple  # vertical and horizontal
     padding: tuple
-    forward: ForwardScratch
-    for_weight: tuple[np.ndarray, Memory]  # plan and memory of a chain for the weight's gradient: `cpu_stage`
+    forward: tuple[np.ndarray, Memory]  # plan and memory of a chain for the forward pass: see `cpu_stage`
+    for_weight: tuple[np.ndarray, Memory]  # the same for the weight's gradient
     for_input: tuple[np.ndarray, Memory]  # the same for the image's
 
 
 def _lay_out(image_shape, weight_shape, stride, padding):
     """Allocate the working space of a convolution; return its fields."""
-    (channels, height, width), (out_channels, _, kernel_h, kernel_w) = image_shape, weight_shape
-    threads, panels = numba.get_num_threads(), round_up(out_channels, TILE_COLUMNS)
     layers = [Geometry(weight_shape, stride, padding)]
-    chain = chain_of(HOST, (threads, *image_shape), layers)
-    (window,) = chain.windows
-    size = (height + 2 * window.padding_h) * (width + 2 * window.padding_w)
-    for_weight = for_input = lay_out(chain, layers, needs_grad_input=False)
-    if Stage(*for_weight[0][0, 0]).few_channels:
+    chain = chain_of(HOST, (numba.get_num_threads(), *image_shape), layers)
+    forward = for_weight = for_input = lay_out(chain, layers, needs_grad_input=False)
+    if image_shape[0] <= FEW:
         for_input = lay_out(chain, layers, needs_grad_input=True)
-    forward = ForwardScratch(
-        image=aligned_zeros((threads, round_up(size * channels, 16))),
-        tile=aligned_zeros((threads, round_up(window.out_h * window.out_w, TILE_ROWS) * panels)),
-        starts=np.zeros((threads, TILE_ROWS), np.int64),
-        columns=aligned_zeros(((kernel_h * kernel_w * channels + 1) * panels,)),
-    )
+    elif image_shape[0] < WIDTH:  # without the zeros that fill a vector, which only the gradients need
+        forward = lay_out(chain, layers, needs_grad_input=False, few=WIDTH)
     return image_shape, weight_shape, stride, padding, forward, for_weight, for_input
 
 
@@ -86,82 +66,33 @@ def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
     return tuple(input_shape[1:]), tuple(weight_shape), *steps
 
 
-# ---------------------------------------------------------------------------------------- repacking
-
-
-@serial_jit
-def _pack_padded(x, n, window, image):
-    """Copy image n, channels-last, inside a border of zeros."""
-    _, channels, height, width = x.shape
-    pitch = width + 2 * window.padding_w
-    for c in range(channels):
-        for h in range(height):
-            start = ((h + window.padding_h) * pitch + window.padding_w) * channels + c
-            for w in range(width):
-                image[start + w * channels] = x[n, c, h, w]
-
-
-@serial_jit
-def _pack_columns(weight, bias, precision, columns):
-    """Copy bias and rounded weight to panels for the tiles, one for TILE_COLUMNS channels."""
-    out_channels, channels, kernel_h, kernel_w = weight.shape
-    taps = kernel_h * kernel_w
-    columns[:] = 0
-    for oc in range(out_channels):
-        start = (oc // TILE_COLUMNS) * (taps * channels + 1) * TILE_COLUMNS + oc % TILE_COLUMNS
-        columns[start] = bias[oc]
-        for ic in range(channels):
-            for tap in range(taps):
-                row = 1 + tap * channels + ic
-                value = weight[oc, ic, tap // kernel_w, tap % kernel_w]
-                columns[start + row * TILE_COLUMNS] = nearest(value, precision)
-
-
-# ------------------------------------------------------------------------------------------ forward
+@inner_jit
+def _take_image(x, n, memory, stage, thread, precision):
+    """Copy image n, rounded, to the memory of image number `thread`."""
+    image = stage.images + thread * stage.plane
+    first = image + stage.padding
+    pack_image(x, n, memory.floats, first, stage.pitch, stage.block_channels, stage.block)
+    round_all(memory.floats[image : image + stage.plane], precision)
 
 
 @inner_jit
-def _forward_image(image, channels, width, window, columns, starts, tile, block_size):
-    """Convolve one packed image, tile by tile."""
-    row = window.kernel_w * channels
-    pitch = (width + 2 * window.padding_w) * channels
-    weight_size = (window.kernel_h * row + 1) * TILE_COLUMNS
-    for position in range(0, window.out_h * window.out_w, TILE_ROWS):
-        for i in range(TILE_ROWS):
-            # Beyond the last pixel, repeat it: the tile needs no special case.
-            pixel = min(position + i, window.out_h * window.out_w - 1)
-            oh, ow = pixel // window.out_w, pixel % window.out_w
-            starts[i] = oh * window.stride_h * pitch + ow * window.stride_w * channels
-        for block in range(tile.size // block_size):
-            c, t = block * weight_size, block * block_size + position * TILE_COLUMNS
-            multiply_tile(image, starts, window.kernel_h, pitch, row, 1, columns, c, tile, t)
-
-
-@serial_jit
-def _unpack_tile(tile, n, block_size, smallest, out):
-    """Copy the channels-last result of one image into ``out[n]``; numbers below `smallest` become that."""
-    _, out_channels, out_h, out_w = out.shape
-    for oc in range(out_channels):
-        start = (oc // TILE_COLUMNS) * block_size + oc % TILE_COLUMNS
-        for oh in range(out_h):
-            for ow in range(out_w):
-                value = tile[start + (oh * out_w + ow) * TILE_COLUMNS]
-                # NaN is not below anything, and stays.
-                out[n, oc, oh, ow] = smallest if value < smallest else value
+def _forward_images(x, memory, plan, thread, precision, relu, out):
+    """Do a thread's part of `_forward`."""
+    threads, batch, floats, stage = len(plan), len(x), memory.floats, stage_at(plan, thread, 0)
+    for n in range(thread * batch // threads, (thread + 1) * batch // threads):
+        _take_image(x, n, memory, stage, thread, precision)
+        convolve_image(memory, stage, thread)
+        if relu:
+            for at in range(stage.target, stage.target + stage.positions * stage.columns, WIDTH):
+                store(floats, at, positive(load(floats, at)))
+        unpack_image(out, n, floats, stage.target, stage.out_w * WIDTH, stage.target_block)
 
 
 @parallel_jit
-def _forward(x, window, scratch, precision, smallest, out):
-    batch, channels, _, width = x.shape
-    threads = scratch.image.shape[0]
-    block_size = (window.out_h * window.out_w + TILE_ROWS - 1) // TILE_ROWS * TILE_ROWS * TILE_COLUMNS
-    for thread in prange(threads):
-        image, tile, starts = scratch.image[thread], scratch.tile[thread], scratch.starts[thread]
-        for n in range(thread * batch // threads, (thread + 1) * batch // threads):
-            _pack_padded(x, n, window, image)
-            round_all(image, precision)
-            _forward_image(image, channels, width, window, scratch.columns, starts, tile, block_size)
-            _unpack_tile(tile, n, block_size, smallest, out)
+def _forward(x, memory, plan, precision, relu, out):
+    for thread in prange(len(plan)):
+        # Numba's index is unsigned: functions would be compiled twice.
+        _forward_images(x, memory, plan, np.int64(thread), precision, relu, out)
 
 
 def conv2d_forward(
@@ -173,16 +104,14 @@ def conv2d_forward(
     """
     arrays, steps = (x, weight, bias, out), (stride, padding)
     how = {"precision": precision, "window": steps, "scratch": (conv2d_scratch, scratch, *steps)}
-    *_, out, window, scratch = checks.conv2d_forward(HOST, *arrays, relu=relu, **how)
-    if bias is None:
-        bias = np.zeros(weight.shape[0], np.float32)
-    precision = rounding(precision)
-    _pack_columns(weight, bias, precision, scratch.forward.columns)
-    _forward(x, window, scratch.forward, precision, np.float32(0 if relu else -np.inf), out)
+    *_, out, _, scratch = checks.conv2d_forward(HOST, *arrays, relu=relu, **how)
+    (plan, memory), precision = scratch.forward, rounding(precision)
+    if precision != FLOAT32:
+        weight = weight.copy()
+        round_all(weight.reshape(weight.size), precision)
+    pack_forward(memory, plan, 0, weight, np.zeros(len(weight), np.float32) if bias is None else bias)
+    _forward(x, memory, plan, precision, bool(relu), out)
     return out
-
-
-# ----------------------------------------------------------------------------------------- backward
 
 
 @inner_jit
@@ -212,19 +141,18 @@ def _list_nonzeros(gradients, start, memory, stage, precision):
 
 @inner_jit
 def _backward_images(grad_output, x, memory, plan, thread, precision, grad_input):
-    """Do a thread's part of `_backward`; its images take turns in the memory of number `thread`."""
+    """Do a thread's part of `_backward`."""
     threads, batch, floats, stage = len(plan), len(grad_output), memory.floats, stage_at(plan, thread, 0)
     gradients, size = grad_output.reshape(grad_output.size), stage.out_channels * stage.positions
     needs_weight, needs_input = x.size > 0, grad_input.size > 0
     # The limit is for both gradients; with listed gradients, the weight's is faster than the image's.
     most = stage.most * 3 // 4 if needs_input else stage.most * 3 // 2
-    image, outgoing = stage.images + thread * stage.plane, stage.target_gradient
+    outgoing = stage.target_gradient
     if not needs_input:  # x may be empty
         begin_sums(memory, plan, thread)
     for n in range(thread * batch // threads, (thread + 1) * batch // threads):
         if needs_weight:
-            pack_image(x, n, floats, image + stage.padding, stage.pitch, stage.block_channels, stage.block)
-            round_all(floats[image : image + stage.plane], precision)
+            _take_image(x, n, memory, stage, thread, precision)
         dense = not stage.few_channels and _count_nonzeros(gradients, n * size, (n + 1) * size) > most
         if stage.few_channels or dense:
             pack_image(grad_output, n, floats, outgoing, stage.out_w * WIDTH, WIDTH, stage.target_block)
@@ -277,9 +205,6 @@ def conv2d_backward_weight(
     _backward(grad_output, x, memory, plan, rounding(precision), _NONE)
     add_up(memory, plan, 0, grad_weight, _NO_BIAS)
     return grad_weight
-
-
-# ------------------------------------------------------------------------------------ backward bias
 
 
 @parallel_jit

@@ -17,7 +17,7 @@ from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.blocks import load_part, numbers, positive, store_part, transpose
 from cnn_numba.ops.shared.jit import inline_jit, parallel_jit, serial_jit
 from cnn_numba.ops.shared.rounding import FLOAT32, round_all, rounding
-from cnn_numba.ops.shared.simd import WIDTH, multiply_add, number, store, vectors
+from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, number, store, vectors
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS
 
 DEPTH = 256
@@ -53,7 +53,7 @@ def _pack_columns(b, pitch, first, count, column, width, panel):
 
 
 @inline_jit
-def _begin_sums(bias, column, sums):
+def begin_sums(bias, column, sums):
     """Set the sums of a tile to the bias; to zeros if it is empty."""
     for v in range(2):
         at = column + v * WIDTH
@@ -80,10 +80,10 @@ def _copy_rows(a, start, row_step, step, last, count, rows):
 
 
 @inline_jit
-def _add_products(a, start, row_step, step, last, panel, count, sums):
+def add_products(a, start, row_step, step, last, panel, count, sums):
     """Add the products of a tile's rows of `a`, from ``a[start]`` on, and the panel to the tile's sums."""
     for k in range(count):
-        left, right = panel[2 * k], panel[2 * k + 1]
+        left, right = load(panel, k * TILE_COLUMNS), load(panel, k * TILE_COLUMNS + WIDTH)
         for r in range(TILE_ROWS):
             # Beyond the last row, repeat it: the tail needs no special case.
             x = number(a, start + min(r, last) * row_step + k * step)
@@ -92,7 +92,7 @@ def _add_products(a, start, row_step, step, last, panel, count, sums):
 
 
 @inline_jit
-def _store_sums(sums, out, start, pitch, last, width, relu):
+def store_sums(sums, out, start, pitch, last, width, relu):
     """Write the sums of a tile from ``out[start]`` on, after a ReLU if `relu`."""
     for r in range(TILE_ROWS):
         for v in range(2):
@@ -115,7 +115,7 @@ def _multiply_part(product, precision, part, parts):
     row_step, step = (1, a.shape[1]) if transpose_a else (a.shape[1], 1)
     a, b, out = a.reshape(a.size), b.reshape(b.size), out.reshape(out.size)
     panel, sums = vectors(PANEL_VECTORS), vectors(TILE_VECTORS)
-    rounded = numbers(vectors(ROW_VECTORS), TILE_ROWS * DEPTH)
+    rounded, weights = numbers(vectors(ROW_VECTORS), TILE_ROWS * DEPTH), numbers(panel, DEPTH * TILE_COLUMNS)
     tiles = (rows + TILE_ROWS - 1) // TILE_ROWS
     across = (columns + TILE_COLUMNS - 1) // TILE_COLUMNS
     # If there are more parts than columns of panels, several share one and divide its rows.
@@ -134,17 +134,17 @@ def _multiply_part(product, precision, part, parts):
                 row = tile * TILE_ROWS
                 start, last = row * columns + column, min(TILE_ROWS, rows - row) - 1
                 if first == 0:
-                    _begin_sums(bias, column, sums)
+                    begin_sums(bias, column, sums)
                 else:
                     _load_sums(out, start, columns, last, width, sums)
                 at = row * row_step + first * step
                 if precision == FLOAT32:
-                    _add_products(a, at, row_step, step, last, panel, count, sums)
+                    add_products(a, at, row_step, step, last, weights, count, sums)
                 else:
                     _copy_rows(a, at, row_step, step, last, count, rounded)
                     round_all(rounded, precision)
-                    _add_products(rounded, 0, DEPTH, 1, last, panel, count, sums)
-                _store_sums(sums, out, start, columns, last, width, relu and first + count == depth)
+                    add_products(rounded, 0, DEPTH, 1, last, weights, count, sums)
+                store_sums(sums, out, start, columns, last, width, relu and first + count == depth)
 
 
 @serial_jit

@@ -46,29 +46,12 @@ def _list_nonzeros(memory, stage, n):
 
 
 @inline_jit
-def _add_to_weight(memory, stage, first, image, p):
-    """Add multiples of squares of the image to the weight's gradient, from index p on.
+def _add_squares(memory, stage, first, image, gradient, p, to_weight, to_input):
+    """Add multiples of squares of the image to the weight's gradient, and of the weight to the image's.
 
-    The non-zero gradients are those of channel ``first // positions``, listed from `first` on.
-    """
-    floats, partial, sums = memory.floats, stage.partial + p, vectors(GROUP)
-    for i in range(GROUP):
-        sums[i] = load(floats, partial + i * WIDTH)
-    for k in range(first, first + number(memory.integers, stage.counts + first // stage.positions)):
-        value = number(floats, stage.values + k)
-        corner = image + number(memory.integers, stage.offsets + k)
-        for i in range(GROUP):
-            pixel = load(floats, corner + i // SIDE * stage.pitch + i % SIDE * WIDTH)
-            sums[i] = multiply_add(value, pixel, sums[i])
-    for i in range(GROUP):
-        store(floats, partial + i * WIDTH, sums[i])
-
-
-@inline_jit
-def _add_to_both(memory, stage, first, image, gradient, p):
-    """Do the same, and add multiples of a square of the weight to the image's gradient.
-
-    One loop is faster: sums in memory keep the unit that stores busy, sums in registers those that load.
+    The non-zero gradients are those of channel ``first // positions``, listed from `first` on; the weight and
+    its gradient are those from index p on. One loop for both is faster: sums in memory keep the unit that
+    stores busy, sums in registers those that load.
     """
     floats, partial, sums, weights = memory.floats, stage.partial + p, vectors(GROUP), vectors(GROUP)
     for i in range(GROUP):
@@ -79,24 +62,13 @@ def _add_to_both(memory, stage, first, image, gradient, p):
         offset = number(memory.integers, stage.offsets + k)
         for i in range(GROUP):
             at = offset + i // SIDE * stage.pitch + i % SIDE * WIDTH
-            sums[i] = multiply_add(value, load(floats, image + at), sums[i])
-            store(floats, gradient + at, multiply_add(value, weights[i], load(floats, gradient + at)))
-    for i in range(GROUP):
-        store(floats, partial + i * WIDTH, sums[i])
-
-
-@inline_jit
-def _add_to_input(memory, stage, first, gradient, p):
-    """Add only multiples of a square of the weight to the image's gradient."""
-    floats, weights = memory.floats, vectors(GROUP)
-    for i in range(GROUP):
-        weights[i] = load(floats, stage.rows + p + i * WIDTH)
-    for k in range(first, first + number(memory.integers, stage.counts + first // stage.positions)):
-        value = number(floats, stage.values + k)
-        corner = gradient + number(memory.integers, stage.offsets + k)
+            if to_weight:
+                sums[i] = multiply_add(value, load(floats, image + at), sums[i])
+            if to_input:
+                store(floats, gradient + at, multiply_add(value, weights[i], load(floats, gradient + at)))
+    if to_weight:
         for i in range(GROUP):
-            at = corner + i // SIDE * stage.pitch + i % SIDE * WIDTH
-            store(floats, at, multiply_add(value, weights[i], load(floats, at)))
+            store(floats, partial + i * WIDTH, sums[i])
 
 
 @inner_jit
@@ -111,12 +83,14 @@ def backward_sparse(memory, stage, n, needs_weight, needs_input):
             for kh in range(0, stage.kernel_h, SIDE):
                 for kw in range(0, stage.kernel_w, SIDE):
                     at = block + kh * stage.pitch + kw * WIDTH
+                    pixels, gradient = image + at, stage.gradient + at
+                    # Constants, so that the loop over the gradients tests nothing.
                     if not needs_input:
-                        _add_to_weight(memory, stage, first, image + at, p)
+                        _add_squares(memory, stage, first, pixels, gradient, p, True, False)
                     elif needs_weight:
-                        _add_to_both(memory, stage, first, image + at, stage.gradient + at, p)
+                        _add_squares(memory, stage, first, pixels, gradient, p, True, True)
                     else:
-                        _add_to_input(memory, stage, first, stage.gradient + at, p)
+                        _add_squares(memory, stage, first, pixels, gradient, p, False, True)
                     p += GROUP * WIDTH
 
 

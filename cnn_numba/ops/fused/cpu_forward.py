@@ -27,7 +27,7 @@ def _find_starts(integers, stage, image, position):
 
 
 @inner_jit
-def _convolve_image(memory, stage, n):
+def convolve_image(memory, stage, n):
     """Convolve image n tile by tile."""
     row, image, sums = stage.kernel_w * stage.block_channels, stage.images + n * stage.plane, vectors(SUMS)
     size = (stage.kernel_h * stage.kernel_w * stage.channels + 1) * TILE_COLUMNS
@@ -53,7 +53,7 @@ def forward_stage(memory, stage, n):
     if stage.winograd:
         winograd_image(memory, stage, n)
     else:
-        _convolve_image(memory, stage, n)
+        convolve_image(memory, stage, n)
 
 
 @inner_jit

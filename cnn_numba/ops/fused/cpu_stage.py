@@ -19,7 +19,7 @@ SIDE = 3  # of a square of the kernel in the backward pass, for one block of cha
 GROUP = SIDE * SIDE
 TAPS = 9  # elements of the kernel at a time if input channels are few ...
 COLUMNS = 2 if WIDTH == 16 else 1  # ... and vectors of output channels
-FEW = 4  # input channels of a first stage: up to this many are few
+FEW = 4  # input channels of a first stage: up to this many are few, unless `lay_out` gets another number
 DEAD = 4
 # Of Winograd's method: the number of matrices, and the windows and vectors of channels of a tile.
 MATRICES, WINDOWS, COLUMN_VECTORS = 16, 5, WIDTH // 4  # 20 sums in 32 registers, or 10 in 16
@@ -44,7 +44,7 @@ class Stage(NamedTuple):
     kernel_w: int
     pooled: int
     relu: int
-    few_channels: int  # whether it is the first, with at most FEW input channels: see `cpu`
+    few_channels: int  # whether it is the first, with few input channels: see `cpu`
     dense: int  # whether it has no pooling: then a gradient with more than ...
     most: int  # ... this many non-zero elements goes back through `cpu_dense`
     winograd: int  # whether it uses Winograd's method
@@ -131,12 +131,15 @@ class _Arena:
         return block
 
 
-def lay_out(chain, layers, needs_grad_input):
-    """Return the plan of a chain, an array (T, stages, fields of a `Stage`), and its memory."""
+def lay_out(chain, layers, needs_grad_input, few=FEW):
+    """Return the plan of a chain, an array (T, stages, fields of a `Stage`), and its memory.
+
+    Up to `few` input channels of a first stage are few.
+    """
     floats, integers, codes = _Arena(), _Arena(), _Arena()
     stages, channels, followers = [], 0 if needs_grad_input else None, [*chain.windows[1:], None]
     for shape, layer, window, following in zip(chain.shapes, layers, chain.windows, followers, strict=False):
-        geometry = _geometry(shape, layer, window, channels)
+        geometry = _geometry(shape, layer, window, channels, few)
         tables = _tables(geometry, window, following, integers)
         stages.append(geometry | tables | _shared_arrays(geometry, shape[0], floats, codes))
         channels = geometry["columns"]
@@ -161,7 +164,7 @@ def lay_out(chain, layers, needs_grad_input):
     return np.array(plan, np.int64).reshape(-1, len(stages), _FIELDS), memory
 
 
-def _geometry(shape, layer, window, channels):
+def _geometry(shape, layer, window, channels, few):
     """Return the geometry of a stage for images (N, C_in, H, W).
 
     `channels` are the stage before's, in whole vectors. For the first stage they are 0, or None if the
@@ -169,7 +172,7 @@ def _geometry(shape, layer, window, channels):
     """
     _, in_channels, height, width = shape
     out_channels, _, kernel_h, kernel_w = layer.weight
-    few = channels is None and in_channels <= FEW
+    few = channels is None and in_channels <= few
     channels = in_channels if few else channels or round_up(in_channels, WIDTH)
     columns = round_up(out_channels, COLUMNS * WIDTH if few else WIDTH)
     block_channels = channels if few else WIDTH

@@ -18,7 +18,7 @@ from cnn_numba import device
 from cnn_numba.device.compiler import ZERO, cuda, float32, int32, uint8, uint32
 from cnn_numba.ops.conv.gpu_implicit import LARGE, NARROW, SMALL, gathered_product, table_size
 from cnn_numba.ops.conv.index_maps import ConvGeometry, best_tile, forward_geometry, grid_of
-from cnn_numba.ops.gather.gpu import AT, Batch, gather_share, index_at, normalised
+from cnn_numba.ops.gather.gpu import AT, Batch, advance_other, gather_share, index_at, normalised
 from cnn_numba.ops.pool.gpu import larger
 from cnn_numba.ops.shared.results import OUTSIDE, thread_results
 from cnn_numba.ops.shared.warps import WARP, load4, unsigned_divmod, warp_and_lane
@@ -256,7 +256,8 @@ def gather_conv2d_pool_kernel(
         _multiply_window(patches, uint32(lane * _WINDOW_PITCH), weights, first_out, pixels, sums)
         cuda.syncthreads()
     _store_windows(sums, window, first_out, bias, relu, out, codes, geometry)
-    gather_share((images, labels), (order, cursor, other), factors, batch, x, y)
+    advance_other(other, batch.advances)
+    gather_share(images, labels, order, cursor, factors, batch, x, y)
 
 
 #: The fewest channels for which `conv2d_pool_windows_kernel` is worth its barriers. Products with enough

@@ -135,10 +135,8 @@ AT = f"{_DATA}, {_POSITION}, int32[::1], float32[:, ::1], Batch, float32[:, ::1]
 
 
 @cuda.jit(device=True)
-def gather_share(data, position, factors, batch, x, y):
+def gather_share(images, labels, order, cursor, factors, batch, x, y):
     """Normalise a thread's pixels of `x` (n, C * H * W), and pick the label with the first of an image."""
-    (images, labels), (order, cursor, other) = data, position
-    advance_other(other, batch.advances)
     i = uint32(cuda.grid(1))
     while i < uint32(x.size):
         sample, pixel = unsigned_divmod(i, x.shape[1])
@@ -153,7 +151,8 @@ def gather_share(data, position, factors, batch, x, y):
 @device.signature(f"void({AT})")
 def gather_batch_at_kernel(images, labels, order, cursor, other, factors, batch: Batch, x, y):
     """Gather one pixel per thread; a grid of one dimension covers them all."""
-    gather_share((images, labels), (order, cursor, other), factors, batch, x, y)
+    advance_other(other, batch.advances)
+    gather_share(images, labels, order, cursor, factors, batch, x, y)
 
 
 def gather_batch_at(

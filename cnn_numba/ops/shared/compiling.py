@@ -58,8 +58,9 @@ def _folder(name):
 # The folder of compiled kernels. Numba compiles a cached function again when its own file changes. Kernels
 # also contain functions from the files below, so the folder's name depends on their content.
 _SHARED = ("blocks.py", "elementary.py", "compiling.py", "libraries.py", "rounding.py", "simd.py", "tile.py")
-_PARTS = [Path(__file__).with_name(name) for name in _SHARED]
-_PARTS += sorted(Path(__file__).parents[1].glob("fused/cpu_*.py"))
+_OPS = Path(__file__).parents[1]
+_PARTS = [_OPS / "shared" / name for name in _SHARED] + [_OPS / "dense" / "cpu.py"]
+_PARTS += sorted(_OPS.glob("fused/cpu_*.py"))
 _CACHE = _folder("kernels-" + hashlib.sha256(b"".join(path.read_bytes() for path in _PARTS)).hexdigest()[:12])
 
 
