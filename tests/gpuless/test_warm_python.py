@@ -3,9 +3,13 @@
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import warm_python
 from warm_python import warm
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no fork to rely on")
@@ -51,3 +55,15 @@ def test_interrupts_reach_the_programs_of_a_run_in_the_background(conftest):
     lines += "print(signal.getsignal(2) is signal.default_int_handler)"
     done = warm("hardware").run(["-c", lines], os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
     assert (done.stdout, done.stderr) == (b"True\n", b"")
+
+
+def test_threads_that_ask_at_once_share_one_process(monkeypatch):
+    def made(*arguments):
+        time.sleep(0.1)
+        return SimpleNamespace(close=lambda: None)
+
+    monkeypatch.setattr(warm_python, "WarmPython", made)
+    monkeypatch.setitem(warm_python.IMPORTED, "two threads", ())
+    with ThreadPoolExecutor(2) as threads:
+        one, other = threads.map(warm, ["two threads"] * 2)
+    assert one is other
