@@ -4,8 +4,8 @@ from collections import Counter
 
 from xdist.scheduler import LoadScopeScheduling
 
-#: Run before all others: they compile what others then find in caches, and do not compile in parallel.
-FIRST = ("test_compile.py", "test_bench.py")
+#: Run before all others, in this order: they compile what others then find in caches, not in parallel.
+FIRST = ("test_compile.py", "test_start.py", "test_bench.py")
 
 
 def scope_of(nodeid):
@@ -50,6 +50,8 @@ def sort(items):
 
     def place(item):
         scope = scope_of(item.nodeid)
-        return not scope.endswith(FIRST), -slow[scope], -tests[scope]
+        name = scope.rpartition("/")[2]
+        first = FIRST.index(name) if name in FIRST else len(FIRST)
+        return first, -slow[scope], -tests[scope]
 
     items.sort(key=place)

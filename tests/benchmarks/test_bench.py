@@ -1,5 +1,7 @@
 import json
+import multiprocessing
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -37,6 +39,10 @@ def check_record(record, name):
 def test_epochs_are_timed_in_turn(few_images, monkeypatch, capsys):
     # With several threads PyTorch waits in a busy loop: minutes on a shared machine.
     monkeypatch.setattr(epoch, "threads", lambda: 1)
+    # PyTorch's processes are forks of one that has imported it.
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(["torch._dynamo", "benchmarks.epoch"])
+    monkeypatch.setattr(epoch, "multiprocessing", SimpleNamespace(get_context=lambda way: forks))
     few_images(epoch, 100)  # it warms up with 20 batches
     record = epoch.bench_epoch(batch_sizes=(4,), repeats=2)
     check_record(record, "epoch")

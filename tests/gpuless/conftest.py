@@ -1,6 +1,7 @@
 """What these tests need of pytest: nothing of the project around them, so that gpuless can leave it."""
 
 import os
+import signal
 import sys
 from importlib.machinery import PathFinder
 
@@ -14,6 +15,8 @@ import gpuless
 
 os.environ.update(simulator_by_name.environment(sys.argv[1:]))
 SELECTION = gpuless.select()  # before a test imports numba.cuda
+# A shell lets what a script starts in the background ignore it, and so do the programs that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 EMULATED = "gpuless.counts.count", "gpuless.counts.counting"
 

@@ -190,9 +190,17 @@ class WarmPython:
         self._process.stdout.close()
 
 
-@functools.cache
 def warm(wanted):
     """Return the process for programs with this ``GPULESS``; it ends with this one."""
+    with _STARTING:  # threads that ask at once would each start one
+        return _warm(wanted)
+
+
+_STARTING = threading.Lock()
+
+
+@functools.cache
+def _warm(wanted):
     path = str(Path(importlib.util.find_spec("gpuless").origin).parents[1])
     environment = os.environ | {"GPULESS": wanted, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
     environment.pop("NUMBA_ENABLE_CUDASIM", None)

@@ -6,6 +6,7 @@ from helpers import PROGRAMS
 
 FILES = {
     "test_bench.py": "def test_a(): pass",
+    "test_start.py": "def test_a(): pass",
     "test_few.py": "def test_a(): pass",
     "test_many.py": "def test_a(): pass\ndef test_b(): pass",
     "test_notebooks.py": "import pytest\n@pytest.mark.slow\ndef test_z(): pass\ndef test_a(): pass",
@@ -21,6 +22,7 @@ def test_files_that_compile_for_others_and_slow_files_come_first(tmp_path):
     run = run_pytest("-v", "-n", "1", cwd=tmp_path, PYTHONPATH=str(Path(__file__).parents[1]))
     assert run.returncode == 0, run.stdout + run.stderr
     assert [line.split()[-1] for line in run.stdout.splitlines() if "PASSED" in line] == [
+        "test_start.py::test_a",
         "test_bench.py::test_a",
         "test_slow.py::test_b",
         "test_slow.py::test_a",

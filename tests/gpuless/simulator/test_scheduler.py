@@ -739,15 +739,6 @@ def test_a_launch_in_another_thread_is_stopped_there():
     assert len(errors) == 1
 
 
-@pytest.fixture
-def interruptible():
-    """Let SIGINT raise KeyboardInterrupt; a process that a script starts in the background ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 def test_an_endless_launch_can_be_interrupted():
     timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
     timer.start()
