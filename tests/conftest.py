@@ -92,11 +92,8 @@ def keep_bytecode(config):
 
 
 def pytest_configure(config):
-    """Collect garbage less often; hear interrupts; name long tests while they run, once a minute."""
+    """Collect garbage less often; name long tests while they run, once a minute."""
     gc.set_threshold(50_000)  # collecting and compiling make small objects by the million, and keep most
-    # A script's background processes ignore interrupts, and so would the programs that tests interrupt.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):  # in pytest-xdist's workers nothing is printed
         config.pluginmanager.register(StillRunning())
 

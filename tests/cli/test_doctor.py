@@ -228,6 +228,7 @@ def test_missing_optional_packages_need_no_fix(monkeypatch):
 
 
 def test_packages_of_the_last_notebooks_are_optional(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "96")
     monkeypatch.setattr(doctor.extras, "present", lambda name: name != "jax")
     first, how = report(doctor._roads()).splitlines()
     assert first.startswith("ok     roads        jax not installed (optional: ")
