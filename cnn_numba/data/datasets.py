@@ -63,14 +63,14 @@ class Dataset:
         pairs = (self.train_images, self.train_labels), (self.test_images, self.test_labels)
         instance(self.classes, "classes", tuple, list)
         # The windows of a text are its images and its labels.
-        if not any(images is not labels or isinstance(images, np.ndarray) for images, labels in pairs):
+        if all(images is labels and not isinstance(images, np.ndarray) for images, labels in pairs):
             return
         _ARRAYS(HOST, *pairs[0], *pairs[1])
         for split, (images, labels) in zip(("train", "test"), pairs, strict=True):
-            *_, channels, _, width = shape = images.shape  # pixels are not looked at: that takes longer
-            if channels > 4 >= width:
-                advice = layout_advice(shape, width)
-                raise ValueError(f"{split}_images must have shape (N, C, H, W), got {shape}{advice}")
+            channels, height, width = images.shape[1:]  # pixels are not looked at: that takes longer
+            if channels == height > 4 >= width:
+                advice = layout_advice(images.shape, width)
+                raise ValueError(f"{split}_images must have shape (N, C, H, W), got {images.shape}{advice}")
             count, kind = (len(self.classes), "classes") if self.classes else (MOST_ELEMENTS, "")
             check_indices(labels, count, f"{split}_labels", ValueError, kind)
 

@@ -285,11 +285,13 @@ def _as_pixels(name: str, array: np.ndarray) -> str:
     if not array.size or array.dtype.kind not in "biuf":
         return ""
     low, high = float(array.min()), float(array.max())
-    if not 0 <= low <= high <= 255:
-        return f": pixels are 0 to 255, these are {low:g} to {high:g}; pass them before they are normalised"
-    if array.dtype.kind in "iu":
-        return f": convert it with {name}.astype(np.uint8)"
-    return f": convert it with np.round({'255 * ' * (high <= 1)}{name}).astype(np.uint8)"
+    is_integer = array.dtype.kind in "iu"
+    from_0_to_1 = not is_integer and -0.5 <= 255 * low <= 255 * high < 255.5
+    if not (from_0_to_1 or -0.5 <= low <= high < 255.5):  # or NaN
+        how = "scale them to that range, or pass them before they are normalised"
+        return f": pixels are 0 to 255, these are {low:.9g} to {high:.9g}; {how}"
+    numbers = name if is_integer else f"np.round({'255 * ' * from_0_to_1}{name})"
+    return f": convert it with {numbers}.astype(np.uint8)"
 
 
 def check_memory(written: Mapping[str, Any], read: Mapping[str, Any], may_be: Collection[str] = ()) -> None:

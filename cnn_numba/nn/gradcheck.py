@@ -6,8 +6,10 @@ each number, far too slow to train with, but no calculus: so every backward pass
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -285,6 +287,9 @@ def _values(array: object, what: str) -> np.ndarray:
         values = np.array(array)
     except (TypeError, ValueError):
         values = np.empty(0, object)
+    if values.dtype.kind == "O" and values.size and all(isinstance(value, Real) for value in values.flat):
+        with contextlib.suppress(OverflowError):  # fractions, and integers that no dtype holds
+            values = values.astype(np.float64)
     if values.dtype.kind not in "buif":  # NumPy would make NaN of None, and a number of its text
         raise TypeError(f"{what} must be a number, or an array of numbers, got {shown(array)}")
     return values.astype(np.float64, copy=False)

@@ -66,7 +66,7 @@ class Absent:
 
 def unbuilt(layer: Any, name: str) -> str:
     """Return why a layer has no attribute of this name, which `build` sets in most layers."""
-    if "input_shape" in vars(layer):
+    if layer._owner:
         return f"{layer.name} has no {name}"
     return f"{type(layer).__name__} has no {name} yet: build it first, in a Sequential"
 
@@ -102,7 +102,7 @@ class Layer:
     # A weak reference to the `ConvChain` that computed the output; None if the layer did.
     chain: Any = None
     # A weak reference to the model that it was built into last; None if there is none.
-    owner: Any = None
+    _owner: Any = None
 
     def __init__(self) -> None:
         self.name = self.kind

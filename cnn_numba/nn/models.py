@@ -16,9 +16,11 @@ from cnn_numba.ops.backends import BackendLike, backend
 from cnn_numba.ops.shapes import layout_advice
 
 
-def _taken(model, name):
-    """Return why a model has no layers any more."""
-    return f"{model.name} can't be used any more: {model.taken}. Make new layers for each model"
+def _absence(model, name):
+    """Return why a model has no layers any more, or not yet."""
+    if model._taken:
+        return f"{model.name} can't be used any more: {model._taken}. Make new layers for each model"
+    return f"{type(model).__name__} has no {name} yet: call super().__init__ first"
 
 
 class Sequential:
@@ -72,10 +74,11 @@ class Sequential:
     parameters: Array
     gradients: Array
     buffers: Array
-    # The instance has these until one of its layers is built into another model; `taken` says which.
-    layers: list[Layer] = Absent(_taken)  # type: ignore[assignment]
-    every_layer: list[Layer] = Absent(_taken)  # type: ignore[assignment]
-    passes: list[Layer | ConvChain] = Absent(_taken)  # type: ignore[assignment]
+    # The instance has these until one of its layers is built into another model; `_taken` says which.
+    layers: list[Layer] = Absent(_absence)  # type: ignore[assignment]
+    every_layer: list[Layer] = Absent(_absence)  # type: ignore[assignment]
+    passes: list[Layer | ConvChain] = Absent(_absence)  # type: ignore[assignment]
+    _taken = ""
 
     def __init__(
         self,
@@ -99,8 +102,11 @@ class Sequential:
         self.device = self.backend.name
         self._name_layers()
         self.shapes = self._propagate_shapes()
-        self._allocate_arenas(np.random.default_rng(seed))
-        self._set_precision(precision)
+        self._check_precision(precision)
+        arenas, entries = self._allocate_arenas()
+        # From here on the layers are this model's.
+        self._take_layers()
+        self._initialise(arenas, entries, np.random.default_rng(seed))
         first = next((index for index, layer in enumerate(self.layers) if layer.parameter_count), 0)
         for index, (layer, shape) in enumerate(zip(self.layers, self.shapes, strict=False)):
             # Up to the first layer with parameters, nobody needs the gradient of the input.
@@ -110,13 +116,12 @@ class Sequential:
         #: The layers, and a `ConvChain` in place of those that are computed at once.
         self.passes = chained(self.layers, self.backend)
 
-    def _set_precision(self, precision):
+    def _check_precision(self, precision):
         self.precision = precision
         for layer in self.every_layer:
             if precision not in layer.precisions:
                 can = f"computes in {', '.join(layer.precisions)} only, got precision {shown(precision)}"
                 raise UnsupportedPrecision(f"{self.name}, {layer.name}: {layer!r} {can}")
-            layer.precision = precision
 
     def _name_layers(self):
         counts, names = {}, {}
@@ -138,8 +143,8 @@ class Sequential:
                 raise ValueError(f"{self.name}, {layer.name}: {error}") from None
         return shapes
 
-    def _allocate_arenas(self, generator):
-        """Allocate one array each for parameters, gradients and buffers; give the layers views."""
+    def _allocate_arenas(self):
+        """Allocate one array each for parameters, gradients and buffers; return them with what they hold."""
         entries: dict[str, list] = {"parameters": [], "gradients": [], "buffers": []}
         for layer in self.every_layer:
             shapes = layer.parameter_shapes()
@@ -149,13 +154,7 @@ class Sequential:
         counts = {name: sum(math.prod(shape) for _, _, shape in entries[name]) for name in entries}
         if (count := counts["parameters"]) > MOST_ELEMENTS:
             raise ValueError(f"{self.name} has {count} parameters; the kernels count up to {MOST_ELEMENTS}")
-        arenas = {name: np.zeros(count, self.backend.dtype) for name, count in counts.items()}
-        self._take_layers()
-        self._set_arenas(arenas, entries)
-        for layer in self.every_layer:
-            layer.initialise(generator)
-        if self.backend.on_device:
-            self._set_arenas({name: self.backend.bring(arena) for name, arena in arenas.items()}, entries)
+        return {name: np.zeros(count, self.backend.dtype) for name, count in counts.items()}, entries
 
     def _take_layers(self):
         """Make the layers this model's; take all layers from a model that has one of them.
@@ -164,12 +163,21 @@ class Sequential:
         that is run again may build its layers again: nobody uses the first model any more.
         """
         for layer in self.every_layer:
-            other = layer.owner and layer.owner()
-            if other is not None and "layers" in vars(other):
-                other.taken = f"its {layer!r} was built into another model, {self.name}"
+            other = layer._owner and layer._owner()
+            # A copied layer has the other's owner.
+            if other is not None and any(layer is each for each in vars(other).get("every_layer", ())):
+                other._taken = f"its {layer!r} was built into another model, {self.name}"
                 for name in ("layers", "every_layer", "passes"):
                     vars(other).pop(name, None)
-            layer.owner = weakref.ref(self)
+            layer._owner, layer.precision = weakref.ref(self), self.precision
+
+    def _initialise(self, arenas, entries, generator):
+        """Give the layers views of the arenas, and the parameters their first values."""
+        self._set_arenas(arenas, entries)
+        for layer in self.every_layer:
+            layer.initialise(generator)
+        if self.backend.on_device:
+            self._set_arenas({name: self.backend.bring(arena) for name, arena in arenas.items()}, entries)
 
     def _set_arenas(self, arenas, entries):
         for name, arena in arenas.items():
@@ -250,10 +258,10 @@ class Sequential:
         """
         passes, gradient = self._before(until), grad_logits
         # The last layer would blame its own arrays for the shape. It may have no output yet, or keep none.
-        logits = getattr(passes[-1], "output", None) if passes else None
-        if logits is not None and np.shape(grad_logits) != logits.shape:
+        shape = getattr(getattr(passes[-1], "output", None), "shape", None) if passes else None
+        if shape is not None and np.shape(grad_logits) != shape:
             raise ValueError(
-                f"grad_logits must have the shape of the logits, {logits.shape}, got {shown(grad_logits)}"
+                f"grad_logits must have the shape of the logits, {shape}, got {shown(grad_logits)}"
             )
         for each in reversed(passes):
             grad_input = each.backward(gradient)
@@ -263,6 +271,8 @@ class Sequential:
             gradient = grad_input
 
     def __repr__(self):
+        if not hasattr(self, "parameters"):  # a debugger shows what is being built
+            return object.__repr__(self)
         names = ", ".join(layer.name for layer in vars(self).get("layers", ()))
         return f"<Sequential {self.name}: {names or 'no layers'}; {self.parameters.size:,} parameters>"
 

@@ -48,7 +48,10 @@ def train_step(
 
     Parameters
     ----------
-    model, loss, optimizer
+    model, optimizer
+    loss : CrossEntropyLoss
+        Or an object of your own, whose ``forward(logits, labels)`` returns the losses, and whose
+        ``backward()`` returns the gradient of the logits.
     x : ndarray, shape (n, C, H, W)
         Of the model's dtype: float32, but float64 on the reference backend.
     labels : ndarray, shape (n,), int32
@@ -77,9 +80,11 @@ def train_step(
     >>> second < first
     True
     """
-    scaler = Scaler() if scaler is None else scaler
     instance(model, "model", Sequential)
+    scaler = Scaler() if scaler is None else scaler
     instance(scaler, "scaler", Scaler)
+    if getattr(scaler, "gradients", model.gradients) is not model.gradients:
+        raise ValueError(f"scaler must be made for this model, got {shown(scaler)}")
     check_optimizer(optimizer, model)
     _check_loss(loss, model, labels)
     if not callable(after):
@@ -107,7 +112,8 @@ def _check_loss(loss, model, labels):
         raise TypeError(f"loss must have forward and backward, as {wanted} has, got {shown(loss)}")
     if not np.ndim(labels):
         raise TypeError(f"labels must be an array, a label for each sample, got {shown(labels)}")
-    if type(loss) is CrossEntropyLoss:  # another one has its own arguments
+    # Another loss has its own arguments, and an output that is a map has no classes.
+    if type(loss) is CrossEntropyLoss and len(model.shapes[-1]) == 2:
         most, columns = loss.grad_logits.shape
         ours, its = ((backend.dtype, backend.on_device) for backend in (model.backend, loss.backend))
         # If the batch is too large for the model, the model says so.

@@ -199,7 +199,7 @@ def test_wrong_prompts_raise():
     model = text_transformer(batch_size=1)
     with pytest.raises(ValueError, match="prompt must have at least one character, got ''"):
         generate(model, "")
-    with pytest.raises(ValueError, match="plain ASCII, got 'é' at index 3"):
+    with pytest.raises(ValueError, match="printable ASCII and newlines, got 'é' at index 3"):
         generate(model, "café")
     with pytest.raises(ValueError, match="doesn't predict characters"):
         generate(small(), "a")

@@ -1,6 +1,7 @@
 """The command line as a whole: wrong arguments, help, completion."""
 
 import importlib.metadata
+import os
 import re
 import signal
 import subprocess
@@ -239,10 +240,28 @@ def test_ctrl_c_outside_main_prints_nothing(moment):
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
-def test_other_programs_keep_their_ctrl_c():
+@pytest.mark.parametrize(
+    "command", [["cnn-numba.py"], ["-m", "cnn_numbas", "cnn_numba"], ["-m", "cnn_numbas"]]
+)
+def test_other_programs_keep_their_ctrl_c(tmp_path, command):
     code = "import signal, cnn_numba; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    for name in ("cnn-numba.py", "cnn_numbas.py"):
+        (tmp_path / name).write_text(code)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    environment = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
     assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_a_thread_may_import_the_command_line():
+    code = (
+        "import sys, threading; sys.argv = ['cnn-numba']; "
+        "threading.Thread(target=__import__, args=['cnn_numba.starting']).start()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_package_runs_as_a_module():

@@ -308,7 +308,11 @@ def test_sample_writes_on(tmp_path, run):
     assert written[1].startswith("A thread")
     assert run(*arguments) == written
     wrong = run("sample", "caf\xe9", "--checkpoint", path)
-    assert wrong == (1, "", "cnn-numba: the text must be plain ASCII, got '\xe9' at index 3\n")
+    assert wrong == (
+        1,
+        "",
+        "cnn-numba: the text must be printable ASCII and newlines, got '\xe9' at index 3\n",
+    )
     code, _, error = run("sample", "--checkpoint", tmp_path / "no.npz")
     assert code == 1
     assert "train a network with: cnn-numba train --model text_transformer" in error

@@ -1329,9 +1329,25 @@ IMAGES, LABELS = np.zeros((4, 1, 2, 3), np.uint8), np.zeros(4, np.int32)
             r"got int64: convert it with test_images.astype\(np.uint8\)",
         ),
         (
-            {"train_images": IMAGES - 0.5},
+            {"train_images": IMAGES - 0.6},
             TypeError,
-            "got float64: pixels are 0 to 255, these are -0.5 to -0.5; pass them before they are normalised",
+            "pixels are 0 to 255, these are -0.6 to -0.6; scale them to that range, or pass them before they "
+            "are normalised$",
+        ),
+        (
+            {"train_images": IMAGES + 1.0000001},
+            TypeError,
+            r"convert it with np.round\(255 \* train_images\).astype\(np.uint8\)$",
+        ),
+        (
+            {"train_images": IMAGES + 255.00002},
+            TypeError,
+            r"convert it with np.round\(train_images\).astype\(np.uint8\)$",
+        ),
+        (
+            {"train_images": IMAGES + np.nan},
+            TypeError,
+            "pixels are 0 to 255, these are nan to nan",
         ),
         (
             {"test_images": IMAGES > 0},

@@ -347,6 +347,54 @@ def test_a_model_that_could_not_be_built_leaves_its_layers_to_the_next():
     assert Sequential(layers, (2, 3), 1).forward(np.ones((1, 2, 3), np.float32)).shape == (1, 2)
 
 
+@pytest.mark.parametrize("wrong", [{"precision": "float16"}, {"input_shape": (2, 5)}])
+def test_a_model_that_is_refused_takes_no_layers(wrong):
+    x, layers = np.ones((1, 2, 3), np.float32), [LSTM(3, 2), Flatten(), Linear(4, 2)]
+    first = Sequential(layers, (2, 3), 1)
+    expected = first.forward(x).copy()
+    with pytest.raises(ValueError, match="float16|takes"):
+        Sequential(layers, **{"input_shape": (2, 3), "batch_size": 1, **wrong})
+    np.testing.assert_array_equal(first.forward(x), expected)
+    assert {layer.precision for layer in layers} == {"float32"}
+
+
+def test_copied_layers_take_no_model():
+    first = Sequential([Linear(4, 4), ReLU()], (4,), 1, name="first")
+    Sequential([copy.copy(layer) for layer in first.layers], (4,), 1)
+    assert first.forward(np.ones((1, 4), np.float32)).shape == (1, 4)
+
+
+def test_a_model_without_layers_yet_says_so():
+    class Own(Sequential):
+        def __init__(self):
+            assert "Own object" in repr(self)
+            self.layers.append(ReLU())
+
+    with pytest.raises(AttributeError, match=r"^Own has no layers yet: call super\(\).__init__ first$"):
+        Own()
+
+
+def test_a_layer_may_have_an_owner_and_an_output_of_its_own():
+    class Own(ReLU):
+        owner = "Ann"
+        output = "no array"
+
+        def build(self, input_shape, backend, needs_grad_input):
+            pass
+
+        def forward(self, x, training=False):
+            return x
+
+        def backward(self, grad_output):
+            return grad_output
+
+    model = Sequential([Linear(4, 2), own := Own()], (4,), 1)
+    model.forward(np.ones((1, 4), np.float32))
+    model.backward(np.ones((1, 2), np.float32))
+    with pytest.raises(AttributeError, match=r"^layer1 has no out$|^relu1 has no out$"):
+        own.out  # noqa: B018
+
+
 def test_a_relu_that_a_layer_computed_in_another_model_computes_again():
     relu = ReLU()
     Sequential([Linear(4, 4), relu], (4,), 1)
@@ -448,7 +496,7 @@ WRONG_GRADIENTS = {
     "none": (None, ValueError, r"grad_logits must have the shape of the logits, \(2, 3\), got None"),
     "dtype": (np.ones((2, 3)), TypeError, "grad_output must have dtype float32, got float64: convert it"),
     "strides": (np.ones((3, 2), np.float32).T, ValueError, "grad_output must be C-contiguous"),
-    "device": (to_device(np.ones((2, 3), np.float32)), TypeError, "grad_output is an array on the device"),
+    "device": (to_device, TypeError, "grad_output is an array on the device"),
 }
 
 
@@ -464,6 +512,7 @@ WRONG_GRADIENTS = {
 def test_a_wrong_gradient_of_the_logits_is_named(layers, gradient, error, match):
     model = Sequential(layers(), (1, 2, 2), 4)
     model.forward(np.ones((2, 1, 2, 2), np.float32))
+    gradient = to_device(np.ones((2, 3), np.float32)) if gradient is to_device else gradient
     with pytest.raises(error, match=match):
         model.backward(gradient)
     np.testing.assert_array_equal(model.gradients, 0)

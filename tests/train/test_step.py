@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from test_training import small_net, stripes
 
-from cnn_numba.nn.layers import CrossEntropyLoss
+from cnn_numba.beyond.precision.scaling import LossScaler
+from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss
+from cnn_numba.nn.models import Sequential
 from cnn_numba.train.batches import batches_of
 from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.extensions import EXTENSIONS, extension
@@ -105,6 +107,19 @@ def test_a_step_with_a_loss_for_another_model_is_refused(wrong):
     with pytest.raises(ValueError, match=message):
         train_step(model, CrossEntropyLoss(*wrong), SGD(model), *batch(), after=seen.append)
     assert seen == []
+
+
+def test_a_step_with_a_scaler_of_another_model_is_refused():
+    model, scaler = small_net(), LossScaler(small_net())
+    with pytest.raises(ValueError, match=r"^scaler must be made for this model, got .*LossScaler"):
+        train_step(model, CrossEntropyLoss(32, 2), SGD(model), *batch(), scaler=scaler)
+
+
+def test_a_loss_for_a_model_whose_output_is_a_map_is_not_told_sizes():
+    model = Sequential([Conv2d(1, 2, 3)], (1, 8, 8), 4)
+    x, labels = np.ones((4, 1, 8, 8), np.float32), np.zeros(4, np.int32)
+    with pytest.raises(ValueError, match=r"^logits must have shape"):
+        train_step(model, CrossEntropyLoss(4, 2), SGD(model), x, labels)
 
 
 def test_a_loss_need_only_be_as_large_as_the_batch():

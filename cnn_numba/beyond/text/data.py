@@ -21,7 +21,7 @@ VOCABULARY = "\n" + "".join(map(chr, range(32, 127)))
 LENGTH = 64
 # From one window of the training text to the next: 16 windows predict each character.
 _STRIDE = 4
-_NUMBERS = {character: number for number, character in enumerate(VOCABULARY)}
+_CODES = np.array([*map(ord, VOCABULARY)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +64,12 @@ def encode(text: str) -> np.ndarray:
     ([66, 1, 67], 'a b')
     """
     instance(text, "text", str)
-    unknown = next((character for character in text if character not in _NUMBERS), None)
-    if unknown is not None:
-        raise ValueError(f"the text must be plain ASCII, got {shown(unknown)} at index {text.index(unknown)}")
-    return np.array([_NUMBERS[character] for character in text], np.uint8)
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+    numbers = np.searchsorted(_CODES, codes)
+    if len(unknown := np.flatnonzero(_CODES.take(numbers, mode="clip") != codes)):
+        where = f"got {shown(text[unknown[0]])} at index {unknown[0]}"
+        raise ValueError(f"the text must be printable ASCII and newlines, {where}")
+    return numbers.astype(np.uint8)
 
 
 def decode(numbers: np.ndarray) -> str:

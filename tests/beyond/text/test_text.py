@@ -53,13 +53,14 @@ def test_a_text_file_of_the_user(tmp_path):
     for letter in ("ä".encode(), b"\xe4"):
         path.write_bytes(b"a line\n" * 9 + letter)
         with pytest.raises(
-            data.DataError, match=r"a text: the text must be plain ASCII, got '.' at index 63$"
+            data.DataError,
+            match=r"a text: the text must be printable ASCII and newlines, got '.' at index 63$",
         ):
             data.load(TEXT, path)
 
 
 def test_characters_outside_the_vocabulary_are_named():
-    with pytest.raises(ValueError, match="plain ASCII, got '\\\\t' at index 1"):
+    with pytest.raises(ValueError, match="printable ASCII and newlines, got '\\\\t' at index 1"):
         encode("a\tb")
 
 
