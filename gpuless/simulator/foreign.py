@@ -46,6 +46,10 @@ _MESSAGES = tuple(
             lambda found: Cause("none"),
         ),
         (
+            r"^invalid index to scalar|^'(int|float|numpy\.\w+)' object (is not subscr|does not support item)",
+            lambda found: Cause("number"),
+        ),
+        (
             r"with remapped shapes",
             lambda found: Cause("einsum", "einsum", tuple(re.findall(r"(\([\d,]*\))->\(", found.string))),
         ),
