@@ -46,7 +46,8 @@ _MESSAGES = tuple(
             lambda found: Cause("none"),
         ),
         (
-            r"^invalid index to scalar|^'(int|float|numpy\.\w+)' object (is not subscr|does not support item)",
+            r"^invalid index to scalar"
+            r"|^'(int|float|numpy\.\w+)' object (is not subscriptable|does not support item assignment)",
             lambda found: Cause("number"),
         ),
         (
