@@ -15,6 +15,7 @@ class Cause(NamedTuple):
     no array         the atomic operation `name` got something else in place of an array
     sequence         an array is stored where NumPy expects one number
     whole array      an array is used where a number is needed
+    number           a number is indexed
     no common type   `name` has different types in different places
     not usable       a kernel cannot use the kind of value in the global `name`
     not defined      there is no `name`

@@ -46,6 +46,11 @@ _MESSAGES = tuple(
             lambda found: Cause("none"),
         ),
         (
+            r"^invalid index to scalar"
+            r"|^'(int|float|numpy\.\w+)' object (is not subscriptable|does not support item assignment)",
+            lambda found: Cause("number"),
+        ),
+        (
             r"with remapped shapes",
             lambda found: Cause("einsum", "einsum", tuple(re.findall(r"(\([\d,]*\))->\(", found.string))),
         ),

@@ -39,7 +39,10 @@ TIMING = re.compile(r"\b\d[\d.,]*(e-?\d+)?\s?(ns|us|µs|ms|s|sec|seconds?|minute
 ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}", re.IGNORECASE)
 AMERICAN = re.compile(r"\b(colors?|colored|normaliz\w+|optimiz\w+|centers?|centered|neighbors?|behaviors?)\b")
 IMAGE = re.compile(r"<img\b[^>]*>")
-QUESTION = re.compile(r"^(One question to take with you:|\*\*An open question\.\*\*) .+", re.MULTILINE)
+QUESTION = re.compile(r"^One question to take with you: .+", re.MULTILINE)
+# 10,000 has a comma, 2000 none; code and addresses are not prose.
+NO_PROSE = re.compile(r"```.*?```|`[^`]*`|\]\([^)]*\)", re.DOTALL)
+NUMBER = re.compile(r"(?<![\w.,}])(\d{5,}|\d(,|\{,\})\d{3}(?![\d{,]\d)|\d{1,3}([ \u00a0\u202f]\d{3})+)(?!\d)")
 PNG = re.compile(r"data:image/\w+;base64,[\w+/=]+")
 
 
@@ -280,6 +283,12 @@ def spelling(shelf):
         yield from (f"{cell.id}: {found[0]!r} is not British" for found in AMERICAN.finditer(cell.source))
 
 
+def thousands(shelf):
+    for cell in shelf.markdown:
+        for found in NUMBER.finditer(NO_PROSE.sub("", cell.source)):
+            yield f"{cell.id}: {found[0]!r}; commas from five digits on, as in 10,000 and 2000"
+
+
 def canonical_form(shelf):
     if shelf.text != notebooks.canonical(copy.deepcopy(shelf.notebook)):
         yield "not in canonical form: run python -m cnn_course.engine.notebooks --format on it"
@@ -318,6 +327,7 @@ RULES = [
         folded_parts,
         links,
         spelling,
+        thousands,
         canonical_form,
         common_parts,
         file_size,
@@ -443,7 +453,7 @@ SPOILED = [
     (head, _spoil_source("**GPU:**", "**Graphics:**")),
     (head, _spoil_source("**Before you start:**", "Before")),
     (end, _spoil_source("## Next", "## More")),
-    (end, _spoil_source("One question to take with you", "By the way")),
+    (end, _spoil_source("One question to take with you:", "**An open question.**")),
     (next_notebook, _spoil_source("02_first_cuda_kernels.ipynb", "00_start_here.ipynb")),
     (ids, _set("id", "3f2a91bc")),
     (ids, _twice),
@@ -472,6 +482,10 @@ SPOILED = [
     (folded_parts, _spoil_source("</details>", "")),
     (links, _spoil_source("00_start_here.ipynb", "00_begin.ipynb")),
     (spelling, _spoil_source("## 1.", "The color of the center.\n\n## 1.")),
+    *(
+        (thousands, _spoil_source("## 1.", f"Some {number} digits.\n\n## 1."))
+        for number in ("10000", "2,000", "$2{,}000$", "10 000", "1,384 448")
+    ),
     (canonical_form, _indent),
     (common_parts, _without("colab")),
     (common_parts, _spoil_source("colab-badge", "badge")),

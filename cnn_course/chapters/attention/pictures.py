@@ -67,7 +67,7 @@ def growth_picture(lengths, counts) -> plots.Picture:
     for ax, (what, title) in zip(axes, titles.items(), strict=True):
         for mark, (name, values) in zip(_MARKS, counts.items(), strict=True):
             ax.plot(lengths, values[what], mark, markersize=4, label=name)
-        ax.set(xscale="log", yscale="log", xlabel="places")
+        ax.set(xscale="log", yscale="log", xlabel="positions")
         ax.set_xticks(lengths, [str(length) for length in lengths])
         ax.minorticks_off()
         ax.set_title(title, fontsize=9, color=plots.INK)
@@ -80,7 +80,7 @@ def growth_picture(lengths, counts) -> plots.Picture:
     return plots.picture(
         fig,
         "What one head of 16 features asks for, as the text grows. Both axes are logarithmic.",
-        f"Three panels, two lines each, from {lengths[0]} to {lengths[-1]} places: {ways}.",
+        f"Three panels, two lines each, from {lengths[0]} to {lengths[-1]} positions: {ways}.",
     )
 
 

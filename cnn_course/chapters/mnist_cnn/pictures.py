@@ -194,8 +194,8 @@ def ravine_picture(loss, paths) -> plots.Picture:
         "A valley, steep across and gentle along, and the path of each optimiser from the left towards the "
         "lowest point, the cross.",
         "Contour lines of a long valley, once for each optimiser. Plain descent jumps from side to side and "
-        "gets slower along the valley; with momentum the jumps die out, and the path runs fast to the lowest "
-        "point, a little past it, and back.",
+        "gets slower along the valley; at a smaller rate it doesn't jump, and creeps; with momentum the path "
+        "runs fast to the lowest point, a little past it, and back.",
     )
 
 

@@ -151,6 +151,7 @@ _WORDS = {
     "whole array": lambda cause: (
         "A whole array stands where a number is needed: take one element, as in `x[i]`."
     ),
+    "number": lambda cause: "What stands before a `[` here is a number: only arrays have elements.",
     "no common type": _not_one_kind,
     "not usable": lambda cause: (
         f"`{cause.name}` is defined outside of the kernel, and a kernel cannot use a value of its type."

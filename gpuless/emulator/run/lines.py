@@ -8,11 +8,12 @@ kernels, provides a `Source` for each.
 import contextlib
 import linecache
 import os
-import re
+import sys
 import weakref
 from typing import Protocol
 
 from gpuless.emulator import ptx
+from gpuless.source.files import source_file
 
 _sources = weakref.WeakValueDictionary()  # by the identity of its PTX
 
@@ -73,9 +74,6 @@ def _memory(module):
     return [(one.space, one.align, one.size) for one in module.variables.values()]
 
 
-_CELL = re.compile(r"(?:.*/)?(<(?:ipython-input|stdin|string)[^/]*>)$")
-
-
 def describe(module, location):
     """Describe a location: its line, file and text; "" if unknown."""
     if location is None:
@@ -94,9 +92,14 @@ def _is_library(file):
 
 
 def _line(file, line):
-    cell = _CELL.match(file)
-    text = linecache.getline(cell[1] if cell else file, line).strip()
-    name = cell[1] if cell else file
-    if "ipykernel_" in file:
-        name = "this notebook"
-    return f"line {line} of {name}" + (f": {text}" if text else "")
+    file = source_file(file)
+    text = linecache.getline(file, line).strip()
+    return f"line {line} of {_called(file)}" + (f": {text}" if text else "")
+
+
+def _called(file):
+    """Return what IPython's tracebacks call a cell, such as "cell In[7]"; the name of another file."""
+    with contextlib.suppress(KeyError, AttributeError, TypeError):  # no IPython, one before 8, not a cell
+        kind, number = sys.modules["IPython"].get_ipython().compile.format_code_name(file)
+        return f"{kind.lower()} {number}"
+    return "a cell" if "ipykernel_" in file else file

@@ -134,7 +134,7 @@ def test_picture_descriptions_match_the_data():
     assert "head 1 42%" in alt
     kinds = "least bytes", "bytes moved", "operations"
     counts = {name: {kind: [1, 8] for kind in kinds} for name in "ab"}
-    assert "from 4 to 8 places" in pictures.growth_picture([4, 8], counts).alt
+    assert "from 4 to 8 positions" in pictures.growth_picture([4, 8], counts).alt
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,11 @@ SAYS = [
     ),
     (
         "cross_entropy_gradient",
+        ("/ len(labels)", "/ len(labels) + logits[0, 0][0]"),
+        "What stands before a `[` here is a number: only arrays have elements.",
+    ),
+    (
+        "cross_entropy_gradient",
         ("/ len(labels)", "/ logits.shape[1]"),
         "Your result is the right one times `logits.shape[0] / logits.shape[1]`.",
     ),

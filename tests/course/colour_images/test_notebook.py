@@ -164,7 +164,7 @@ def test_the_time_of_an_epoch_of_photographs():
     record = json.loads((NOTEBOOK.parents[1] / "benchmarks" / "epoch-cifar_convnet_bn.json").read_text())
     (result,) = record["results"]
     assert (record["images"], record["machine"]["threads"]) == (2000, 1)
-    assert f"2,000 images in {result['medians']['ours']:.2f} seconds" in said("photographs-text")
+    assert f"2000 images in {result['medians']['ours']:.2f} seconds" in said("photographs-text")
     epoch = 25 * result["medians"]["ours"]
     assert f"about {epoch:.0f} seconds there, and thirty epochs {30 * epoch / 60:.0f} minutes" in said(
         "photographs-text"

@@ -1,7 +1,9 @@
 """Notebook 14: its pictures, and what its open problem compares and rejects."""
 
+import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -78,6 +80,38 @@ def test_ladder_picture_gives_the_share_of_the_library():
     shares = "naive 10%, tiled 20%, register_tiled 30%, vectorised 40%"
     assert picture.caption.count(shares) == len(results)
     assert "split" not in picture.caption
+
+
+def test_the_newest_record_of_the_operations_is_drawn(tmp_path, monkeypatch):
+    (tmp_path / "benchmarks").mkdir()
+    for name, benchmark, day in [("a", "ops", 27), ("b", "ops", 29), ("c", "ops", 28), ("d", "epoch", 30)]:
+        record = {"benchmark": benchmark, "date": f"2001-02-{day}"}
+        (tmp_path / "benchmarks" / f"{name}.json").write_text(json.dumps(record))
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path / "notebooks")
+    drawn = []
+    pictures = SimpleNamespace(ladder_picture=drawn.append)
+    exec(text_of("record"), {"json": json, "Path": Path, "pictures": pictures})
+    assert [record["date"] for record in drawn] == ["2001-02-29"]
+
+
+def test_the_text_reads_the_newest_record():
+    files = NOTEBOOK.parents[1].glob("benchmarks/*.json")
+    records = [found for found in map(json.loads, map(Path.read_text, files)) if found["benchmark"] == "ops"]
+    newest = max(records, key=lambda found: found["date"])
+    rates = {
+        result["size"]: {who: one.get("GFLOP/s", 0) for who, one in result["contenders"].items()}
+        for result in newest["results"]
+        if result["operation"] == "matmul"
+    }
+    large, layer = rates["large"], rates["course"]
+    rungs = sorted((who for who in large if "PyTorch" not in who), key=large.get)
+    assert rungs[-2:] == ["register_tiled", "vectorised"]
+    assert (max(rungs, key=layer.get), min(rungs, key=layer.get)) == ("split", "register_tiled")
+    said, gpu = text_of("record-after"), newest["machine"]["gpu"]["name"].split()[1]
+    assert re.findall(r"an (\w+),", said) == [gpu]
+    pairs = (large, "vectorised"), (layer, "split"), (layer, "register_tiled")
+    assert re.findall(r"\d+%", said) == [f"{of[who] / of['PyTorch']:.0%}" for of, who in pairs]
 
 
 def test_implicit_picture_counts_the_reads_of_a_tile(drawn):

@@ -2,6 +2,7 @@
 
 import io
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -45,6 +46,20 @@ def test_the_network_begins_as_the_texts_say():
     (relu,) = (layer for layer in net.layers if isinstance(layer, ReLU))
     assert (relu.output == 0).all(axis=0).sum() == 6
     assert "6 of the 128 units" in text_of("backward-after")
+
+
+def test_the_paths_down_the_valley_are_as_the_text_says():
+    drawn = []
+    namespace = {"np": np, "pictures": SimpleNamespace(ravine_picture=lambda _, paths: drawn.append(paths))}
+    for cell_id in ("momentum-step", "valley"):
+        exec(text_of(cell_id), namespace)
+    fast, slow, momentum = drawn[0].values()
+    assert (np.diff(np.sign(fast[:, 1])) != 0).all()
+    assert (slow[:, 1] >= 0).all()
+    assert "more than a third of the way is left" in text_of("momentum-after")
+    assert slow[-1, 0] / slow[0, 0] > 1 / 3
+    assert "runs a little past the lowest point before it turns back" in text_of("momentum-after")
+    assert 0 < momentum[-1, 0] < momentum[:, 0].max() < 1
 
 
 def test_the_gpus_of_the_certificate_are_as_the_text_says():

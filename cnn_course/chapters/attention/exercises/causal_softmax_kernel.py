@@ -16,7 +16,7 @@ def _table(scores):
 
 def _tables(rng):
     """Draw tables of scores: small, far from 0, far apart, and with future scores far above past ones."""
-    for places, offset, future, spread in [
+    for positions, offset, future, spread in [
         (1, 0, 0, 2),
         (5, 0, 0, 2),
         (7, 1000, 0, 2),
@@ -25,7 +25,7 @@ def _tables(rng):
         (11, 0, 0, 100),
         (37, 5, 9, 2),
     ]:
-        scores = spread * rng.normal(size=(places, places)) + offset
+        scores = spread * rng.normal(size=(positions, positions)) + offset
         scores += future * np.triu(np.ones_like(scores), k=1)
         yield _table(scores.astype(np.float32))
 

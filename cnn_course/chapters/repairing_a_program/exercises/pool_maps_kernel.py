@@ -12,7 +12,7 @@ from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, out
 
 @cuda.jit
 def _broken_pool_maps_kernel(maps, out):
-    """Keep the largest of each 2 x 2 numbers of a map, one place of `out` per thread; x along a row."""
+    """Keep the largest of each 2 x 2 numbers of a map, one result per thread; x counts the columns."""
     column, row = cuda.grid(2)
     for c in range(maps.shape[0]):
         out[c, 2 * row, 2 * column] = maps[c, row, column]

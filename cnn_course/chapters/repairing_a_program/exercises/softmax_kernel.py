@@ -12,7 +12,7 @@ from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, out
 
 @cuda.jit
 def _broken_softmax_kernel(maps, out):
-    """Turn the channels of one pixel into probabilities, one pixel per thread; x along a row."""
+    """Turn the channels of one pixel into probabilities, one pixel per thread; x counts the columns."""
     column, row = cuda.grid(2)
     channels = maps.shape[0]
     for c in range(channels):

@@ -497,6 +497,15 @@ def test_a_fault_names_the_line_and_the_thread(messages, name):
         assert re.fullmatch(rf"  (called from )?line {number} of .*{file}: {re.escape(text)}", place)
 
 
+@pytest.mark.parametrize(
+    "compiler", ["IPython.core.compilerop.CachingCompiler", "ipykernel.compiler.XCachingCompiler"]
+)
+def test_a_fault_in_a_cell_names_the_cell(compiler):
+    """In IPython's terminal cells have names of their own, in JupyterLab they are files."""
+    out = python_on_the_emulated_gpu(program_text("a_fault_in_a_cell.py"), COMPILER=compiler)
+    assert out.splitlines() == ["  line 3 of cell In[2]: x[cuda.grid(1) + 1_000_000] = 1"] * 2
+
+
 def test_a_fault_that_does_not_recur_names_what_is_known(messages):
     assert "block (0, 0, 0), among threads 0 to 0 of it" in messages["once"]
     assert "line " not in messages["once"]
