@@ -45,7 +45,7 @@ from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.records import plot_history
 from cnn_numba.whole_files import written_whole
 
-# A shell lets what a script starts in the background ignore it, and so do the programs that tests start.
+# What a script starts in the background ignores interrupts, and so would the programs that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 collect_ignore_glob = ["programs/*"]
 LEFT, FILE = pytest.StashKey(), pytest.StashKey()

@@ -42,7 +42,7 @@ def test_epochs_are_timed_in_turn(few_images, monkeypatch, capsys):
     # PyTorch's processes are forks of one that has imported it.
     forks = multiprocessing.get_context("forkserver")
     forks.set_forkserver_preload(["torch._dynamo", "benchmarks.epoch"])
-    monkeypatch.setattr(epoch, "multiprocessing", SimpleNamespace(get_context=lambda way: forks))
+    monkeypatch.setattr(epoch, "multiprocessing", SimpleNamespace(get_context={"spawn": forks}.get))
     few_images(epoch, 100)  # it warms up with 20 batches
     record = epoch.bench_epoch(batch_sizes=(4,), repeats=2)
     check_record(record, "epoch")

@@ -15,7 +15,7 @@ import gpuless
 
 os.environ.update(simulator_by_name.environment(sys.argv[1:]))
 SELECTION = gpuless.select()  # before a test imports numba.cuda
-# A shell lets what a script starts in the background ignore it, and so do the programs that tests start.
+# What a script starts in the background ignores interrupts, and so would the programs that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 EMULATED = "gpuless.counts.count", "gpuless.counts.counting"

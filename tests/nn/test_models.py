@@ -352,7 +352,7 @@ def test_a_model_that_is_refused_takes_no_layers(wrong):
     x, layers = np.ones((1, 2, 3), np.float32), [LSTM(3, 2), Flatten(), Linear(4, 2)]
     first = Sequential(layers, (2, 3), 1)
     expected = first.forward(x).copy()
-    with pytest.raises(ValueError, match="float16|takes"):
+    with pytest.raises(ValueError, match=r"float16|takes"):
         Sequential(layers, **{"input_shape": (2, 3), "batch_size": 1, **wrong})
     np.testing.assert_array_equal(first.forward(x), expected)
     assert {layer.precision for layer in layers} == {"float32"}

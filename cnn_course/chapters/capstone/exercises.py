@@ -47,9 +47,7 @@ forward_maps_kernel = KernelSwap(
 
 # The reader chooses the part: these inputs are only an example.
 your_swaps = OwnSwaps(
-    "your_swaps",
-    reference=PARTS["dense_forward"].reference,
-    cases=small_cases("dense_forward"),
+    "your_swaps", reference=PARTS["dense_forward"].reference, cases=small_cases("dense_forward")
 )
 
 your_layer = OwnLayer(

@@ -107,8 +107,10 @@ def _named_if_wrong(part, launcher):
     try:
         return _right(part, launcher)
     except Wrong as found:
-        slips = SLIPS.get(part.name, {}) if found.mistake == "wrong numbers" else {}
-        runs = [(given, watched(launcher, given, part.arguments).results) for given in _small(part) if slips]
+        slips = SLIPS.get(part.name)
+        if found.mistake != "wrong numbers" or not slips:
+            raise
+        runs = [(given, watched(launcher, given, part.arguments).results) for given in _small(part)]
         for name, (text, *functions) in slips.items():
             for function in functions:
                 if all(_agree(results, function(*fresh(given))) for given, results in runs):

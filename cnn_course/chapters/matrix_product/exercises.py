@@ -1,6 +1,6 @@
 """The checks of notebook 13, ``13_matrix_product``."""
 
-from itertools import permutations
+from itertools import permutations, starmap
 
 import numpy as np
 
@@ -219,14 +219,13 @@ def _column_repeated(quarters):
     quarters[:, :, :, :, 1] = quarters[:, :, :, :, 0]
 
 
-def _one_repeated():
-    """Yield functions in which one of the four results is another one."""
-    for target, source in permutations(np.ndindex(2, 2), 2):
+def _one_repeated(target, source):
+    """Return a function in which one of the four results is another one."""
 
-        def repeat(quarters, target=target, source=source):
-            quarters[:, :, target[0], :, target[1]] = quarters[:, :, source[0], :, source[1]]
+    def repeat(quarters):
+        quarters[:, :, target[0], :, target[1]] = quarters[:, :, source[0], :, source[1]]
 
-        yield _rearranged(repeat)
+    return _rearranged(repeat)
 
 
 def _trace_of_a_block(attempt):
@@ -302,7 +301,7 @@ matmul_2x2_kernel = KernelExercise(
         "one repeated": (
             "One of the four results repeats another. Each needs its own pair: one of two numbers of `{a}`, "
             "and one of two of `{b}`.",
-            *_one_repeated(),
+            *starmap(_one_repeated, permutations(np.ndindex(2, 2), 2)),
             ("t10 + a1 * b0", "t10 + a0 * b1"),
             ("t11 + a1 * b1", "t11 + a1 * b0"),
         ),

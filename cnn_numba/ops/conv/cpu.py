@@ -51,8 +51,8 @@ def _lay_out(image_shape, weight_shape, stride, padding):
     forward = for_weight = for_input = lay_out(chain, layers, needs_grad_input=False)
     if image_shape[0] <= FEW:
         for_input = lay_out(chain, layers, needs_grad_input=True)
-    elif image_shape[0] < WIDTH:  # without the zeros that fill a vector, which only the gradients need
-        forward = lay_out(chain, layers, needs_grad_input=False, few=WIDTH)
+    elif image_shape[0] % WIDTH:  # without the zeros that fill up a vector, which only the gradients need
+        forward = lay_out(chain, layers, needs_grad_input=False, most_few=image_shape[0])
     return image_shape, weight_shape, stride, padding, forward, for_weight, for_input
 
 

@@ -131,15 +131,15 @@ class _Arena:
         return block
 
 
-def lay_out(chain, layers, needs_grad_input, few=FEW):
+def lay_out(chain, layers, needs_grad_input, most_few=FEW):
     """Return the plan of a chain, an array (T, stages, fields of a `Stage`), and its memory.
 
-    Up to `few` input channels of a first stage are few.
+    Up to `most_few` input channels of a first stage are few.
     """
     floats, integers, codes = _Arena(), _Arena(), _Arena()
     stages, channels, followers = [], 0 if needs_grad_input else None, [*chain.windows[1:], None]
     for shape, layer, window, following in zip(chain.shapes, layers, chain.windows, followers, strict=False):
-        geometry = _geometry(shape, layer, window, channels, few)
+        geometry = _geometry(shape, layer, window, channels, most_few)
         tables = _tables(geometry, window, following, integers)
         stages.append(geometry | tables | _shared_arrays(geometry, shape[0], floats, codes))
         channels = geometry["columns"]
@@ -164,7 +164,7 @@ def lay_out(chain, layers, needs_grad_input, few=FEW):
     return np.array(plan, np.int64).reshape(-1, len(stages), _FIELDS), memory
 
 
-def _geometry(shape, layer, window, channels, few):
+def _geometry(shape, layer, window, channels, most_few):
     """Return the geometry of a stage for images (N, C_in, H, W).
 
     `channels` are the stage before's, in whole vectors. For the first stage they are 0, or None if the
@@ -172,7 +172,7 @@ def _geometry(shape, layer, window, channels, few):
     """
     _, in_channels, height, width = shape
     out_channels, _, kernel_h, kernel_w = layer.weight
-    few = channels is None and in_channels <= few
+    few = channels is None and in_channels <= most_few
     channels = in_channels if few else channels or round_up(in_channels, WIDTH)
     columns = round_up(out_channels, COLUMNS * WIDTH if few else WIDTH)
     block_channels = channels if few else WIDTH

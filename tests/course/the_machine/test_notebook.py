@@ -190,7 +190,7 @@ def test_the_text_matches_the_exercise():
 
 def test_the_head_says_how_many_threads_a_t4_holds_and_runs():
     text, t4 = NOTEBOOK.cells[0].source, machine.T4
-    assert f"a step for at most {t4.sms * machine.SCHEDULERS * 32:,} threads" in text
+    assert f"a step for at most {t4.sms * machine.SCHEDULERS * 32} threads" in text
     assert f"it holds {t4.sms * t4.warps * 32:,}" in text
 
 

@@ -34,7 +34,7 @@ def _summed_as_the_image(image, kernel):
     return out
 
 
-def _first_only(*missing):
+def _without(*missing):
     """Return a mistake's function: the loops end early, and these parts of the result stay zero."""
 
     def conv(image, kernel):
@@ -113,8 +113,8 @@ conv_by_hand = Exercise(
         "returns too early": (
             "Only the first row of your result is computed, or only its first entry: `return` ends the "
             "function. Does it stand in a loop? Write it below all four.",
-            _first_only(np.s_[1:]),
-            _first_only(np.s_[1:, :], np.s_[:, 1:]),
+            _without(np.s_[1:]),
+            _without(np.s_[1:, :], np.s_[:, 1:]),
             ("return out", "    return out"),
             ("return out", "        return out"),
         ),

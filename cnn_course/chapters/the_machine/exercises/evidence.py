@@ -59,8 +59,8 @@ def _covered(attempt, height, width):
     if block[0] * block[1] > _MOST_THREADS:
         raise Wrong("too many threads", f"A block has at most {_MOST_THREADS} threads in all.", seen)
     (across, down), needed = (grid[0] * block[0], grid[1] * block[1]), device.blocks
-    exchanged = [tuple(map(needed, (height, width), sides)) for sides in (block, block[::-1])]
-    if grid in exchanged and grid != tuple(map(needed, (width, height), block)):
+    # In one small image other mistakes choose the same grid.
+    if all(_exchanges_axes(*_launch(attempt, *size), *size) for size in ((height, width), JUDGED[1])):
         text = "x counts columns and y counts rows. You use the height for x and the width for y."
         raise Wrong("axes exchanged", text, seen)
     if across < width or down < height:
@@ -74,6 +74,12 @@ def _covered(attempt, height, width):
         raise Wrong("needless blocks", "There are whole blocks of threads outside the image.", seen)
     row, column = np.indices((height, width))
     return (row < down) & (column < across)
+
+
+def _exchanges_axes(grid, block, height, width):
+    """Return whether a grid takes the height for x and the width for y, with the block either way."""
+    exchanged = [tuple(map(device.blocks, (height, width), sides)) for sides in (block, block[::-1])]
+    return grid in exchanged and grid != tuple(map(device.blocks, (width, height), block))
 
 
 def _threads(count):
