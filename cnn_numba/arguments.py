@@ -18,8 +18,6 @@ import numpy as np
 MOST_ELEMENTS = 2**31 - 1
 #: The largest float32: a larger setting would be infinite in the kernels.
 LARGEST = float(np.finfo(np.float32).max)
-#: The smallest normal float32.
-SMALLEST = float(np.finfo(np.float32).tiny)
 
 _SHOWN = 5  # values of an array, a list or the like
 _LONGEST = 200  # characters
@@ -207,7 +205,7 @@ SETTINGS: dict[str, Callable[[Any, str], Any]] = {
     "growth": functools.partial(number, low=1.0, without=(1.0,)),
     "backoff": functools.partial(number, high=1.0, without=(0.0, 1.0)),
     "mean": functools.partial(number, low=-LARGEST),
-    "std": functools.partial(number, low=SMALLEST),
+    "std": functools.partial(number, low=float(np.finfo(np.float32).tiny)),
     "temperature": number,
     "step": functools.partial(integer, minimum=1),
     "interval": functools.partial(integer, minimum=1),

@@ -151,7 +151,7 @@ def _mnist():
     from cnn_numba.data.datasets import needs_download
 
     try:
-        if needs_download("mnist"):  # the doctor downloads nothing
+        if needs_download():  # the doctor downloads nothing
             return Finding("MNIST", True, "not here yet: the first training run downloads it (12 MB)")
         mnist = load("mnist")
     except DataError as error:

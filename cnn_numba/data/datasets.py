@@ -170,7 +170,10 @@ def load(
             from cnn_numba.data.downloading import download  # slow to import
 
             converted = download(asked, cached.parent, log)
-        _write_cache(cached, *converted)
+        arrays, recognised = converted
+        with working_folder(cached.parent) as working:  # a whole file or none, even from several processes
+            np.savez(working / cached.name, **arrays, recognised=recognised or "")
+            os.replace(working / cached.name, cached)
     arrays, recognised = converted
     settled = data_files.settle(name, recognised, folder)
     source = SOURCES[settled]
@@ -183,12 +186,11 @@ def load(
     return Dataset(settled, **arrays, mean=source.mean, std=source.std, classes=source.classes)
 
 
-def needs_download(name: str) -> bool:
-    """Return whether `load` would download a data set, for lack of its files and cached arrays."""
-    source = source_of(name)
-    if source.read or source.write or data_files.data_folder(name, None) is not None:
-        return False
-    return _read_cache(_cache_root() / name / _cache_key(None, source), source) is None
+def needs_download() -> bool:
+    """Return whether `load` would download MNIST, for lack of its files and cached arrays."""
+    source = SOURCES["mnist"]
+    cached = _cache_root() / "mnist" / _cache_key(None, source)
+    return data_files.data_folder("mnist", None) is None and _read_cache(cached, source) is None
 
 
 def _cache_root():
@@ -228,13 +230,6 @@ def _read_member(archive, name):
         if file.read():
             raise ValueError("more bytes than the array's header says")
     return array
-
-
-def _write_cache(cached, arrays, recognised):
-    """Write the file `cached`, all of it or nothing, even if several processes do so."""
-    with working_folder(cached.parent) as working:
-        np.savez(working / cached.name, **arrays, recognised=recognised or "")
-        os.replace(working / cached.name, cached)
 
 
 # --- Batches -----------------------------------------------------------------------------------------------

@@ -204,10 +204,6 @@ class _Steps:
         self._update()
         yield Phase("update")
 
-    def _update(self):
-        """Update the parameters from the gradients."""
-        raise NotImplementedError
-
 
 class HostSteps(_Steps):
     """The steps of a training run on the CPU; arguments as for `steps_of`."""
