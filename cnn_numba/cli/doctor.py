@@ -71,9 +71,8 @@ def report(finding):
 def _python():
     python, numpy = versions()
     fix = "" if python.works else f"install Python {python.working} and make a new environment with it"
-    return Finding(
-        "Python", python.works, f"{python.here} ({python.working} work, with NumPy {numpy.working})", fix
-    )
+    text = f"{python.here} ({python.working} work, with NumPy {numpy.working})"
+    return Finding("Python", python.works, text, fix)
 
 
 def _packages():
