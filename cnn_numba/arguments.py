@@ -179,9 +179,8 @@ def per_channel(value: Any, name: str, channels: int) -> tuple[float, ...]:
     """
     several = isinstance(value, (tuple, list)) or getattr(value, "ndim", 0) == 1
     if several and len(value) != channels:
-        raise ValueError(
-            f"{name} must be one number or one for each of {channels} channels, got {shown(value)}"
-        )
+        kind = f"one number or one for each of {channels} channels"
+        raise ValueError(f"{name} must be {kind}, got {shown(value)}")
     return tuple(SETTINGS[name](each, name) for each in (value if several else [value] * channels))
 
 

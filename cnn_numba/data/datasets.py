@@ -107,20 +107,6 @@ def image_shape(name: str) -> tuple[int, ...]:
     return source_of(name).image_shape
 
 
-def normalisation(name: str) -> tuple[float, float]:
-    """Return the mean and std that `ops.gather` normalises a data set with.
-
-    Examples
-    --------
-    >>> normalisation("mnist"), normalisation("cifar10")
-    ((0.0, 1.0), (0.5, 0.5))
-    """
-    return source_of(name).mean, source_of(name).std
-
-
-# --- Loading ----------------------------------------------------------------------------------------------
-
-
 def load(
     name: str | None = None,
     data_dir: str | PathLike | None = None,
@@ -170,10 +156,7 @@ def load(
             from cnn_numba.data.downloading import download  # slow to import
 
             converted = download(asked, cached.parent, log)
-        arrays, recognised = converted
-        with working_folder(cached.parent) as working:  # a whole file or none, even from several processes
-            np.savez(working / cached.name, **arrays, recognised=recognised or "")
-            os.replace(working / cached.name, cached)
+        _write_cache(cached, *converted)
     arrays, recognised = converted
     settled = data_files.settle(name, recognised, folder)
     source = SOURCES[settled]
@@ -232,7 +215,11 @@ def _read_member(archive, name):
     return array
 
 
-# --- Batches -----------------------------------------------------------------------------------------------
+def _write_cache(cached, arrays, recognised):
+    """Write the file `cached`, all of it or nothing, even if several processes do so."""
+    with working_folder(cached.parent) as working:
+        np.savez(working / cached.name, **arrays, recognised=recognised or "")
+        os.replace(working / cached.name, cached)
 
 
 def batches(

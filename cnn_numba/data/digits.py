@@ -248,11 +248,10 @@ def _grey(image):
         image = image.convert("RGBA")
         grey = np.asarray(image.convert("RGB").convert("L"), np.float32)
         alpha = np.asarray(image, np.float32)[..., 3]
-        if alpha.max() == alpha.min():
-            return _brightness(image.convert("RGB"))
-        # Behind dark ink the paper is white, behind light ink black.
-        paper = 255.0 if np.average(grey, weights=alpha) < 128 else 0.0
-        return paper + (grey - paper) * (alpha / 255)
+        if alpha.max() != alpha.min():
+            # Behind dark ink the paper is white, behind light ink black.
+            paper = 255.0 if np.average(grey, weights=alpha) < 128 else 0.0
+            return paper + (grey - paper) * (alpha / 255)
     return _brightness(image.convert("RGB"))
 
 

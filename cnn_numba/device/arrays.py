@@ -328,12 +328,11 @@ def check_device_array(
 
     The arguments are as for `check_array`; on the GPU every array is writeable.
     """
-    if isinstance(array, np.ndarray) and not is_device_array(array):
-        raise TypeError(
-            f"{name} is an array on the host, shape {array.shape}: copy it with cnn_numba.device.to_device"
-        )
     if not is_device_array(array):
-        raise TypeError(f"{name} must be an array on the device, got {type(array).__name__}: {shown(array)}")
+        problem = f"must be an array on the device, got {type(array).__name__}: {shown(array)}"
+        if isinstance(array, np.ndarray):
+            problem = f"is an array on the host, shape {array.shape}: copy it with cnn_numba.device.to_device"
+        raise TypeError(f"{name} {problem}")
     _check_layout(name, array, shape, dtype, array.is_c_contiguous(), writeable)
     if array.size > MOST_ELEMENTS:
         raise ValueError(f"{name} has {array.size} elements; the kernels count up to {MOST_ELEMENTS}")

@@ -127,12 +127,9 @@ def launch(
         return
     for argument in arguments:
         if isinstance(argument, np.ndarray) and not is_device_array(argument):
-            raise TypeError(
-                f"{_name(kernel)}: an array of shape {argument.shape} is on the host; "
-                "copy it with cnn_numba.device.to_device"
-            )
-    grid = tuple(grid) if isinstance(grid, list) else grid
-    block = tuple(block) if isinstance(block, list) else block
+            how = "copy it with cnn_numba.device.to_device"
+            raise TypeError(f"{_name(kernel)}: an array of shape {argument.shape} is on the host; {how}")
+    grid, block = (tuple(size) if isinstance(size, list) else size for size in (grid, block))
     try:
         _configured(kernel, grid, block, current_stream(), shared)(*arguments)
     except Exception as error:

@@ -124,9 +124,8 @@ def numerical_gradient(
         finally:
             array[index] = centre
         if not low < centre < high and np.isfinite(centre):
-            raise ValueError(
-                f"epsilon {epsilon} vanishes beside array{list(index)} = {centre} ({array.dtype})"
-            )
+            element = f"array{list(index)} = {centre} ({array.dtype})"
+            raise ValueError(f"epsilon {epsilon} vanishes beside {element}")
         # Subtract, then sum: outputs that do not depend on this element cancel exactly.
         difference = (above - below) * _output_gradient(grad_output, above.shape)
         gradient[index] = difference.sum() / (float(high) - float(low))
@@ -226,9 +225,9 @@ def gradcheck(
     _check_arguments(function, array, epsilon)
     for what, values in (("array", array), (_OUTPUT, function(array))):
         # An `epsilon` of 1e-6 changes mostly the rounding errors of a float32.
-        if getattr(values, "dtype", None) in (np.float16, np.float32):
+        if (dtype := getattr(values, "dtype", None)) in (np.float16, np.float32):
             advice = "compute in float64, with array.astype(np.float64) and the reference backend"
-            raise TypeError(f"{what} must have dtype float64, got {values.dtype}: {advice}")
+            raise TypeError(f"{what} must have dtype float64, got {dtype}: {advice}")
     gradient = _values(gradient, name)  # before all elements are nudged
     expected = numerical_gradient(function, array, grad_output, epsilon)
     report = compare_gradients(gradient, expected, name, rtol, atol)

@@ -230,9 +230,8 @@ class Sequential:
         if layer is None:
             return self.passes
         if layer not in self.passes:
-            raise ValueError(
-                f"until must be a layer of {self.name} outside of its chains, got {shown(layer)}"
-            )
+            kind = f"a layer of {self.name} outside of its chains"
+            raise ValueError(f"until must be {kind}, got {shown(layer)}")
         return self.passes[: self.passes.index(layer)]
 
     def backward(self, grad_logits: Array) -> None:
@@ -252,9 +251,8 @@ class Sequential:
         # The last layer would blame its own arrays for the shape. It may have no output yet, or keep none.
         logits = getattr(passes[-1], "output", None) if passes else None
         if logits is not None and np.shape(grad_logits) != logits.shape:
-            raise ValueError(
-                f"grad_logits must have the shape of the logits, {logits.shape}, got {shown(grad_logits)}"
-            )
+            shape = f"the shape of the logits, {logits.shape}"
+            raise ValueError(f"grad_logits must have {shape}, got {shown(grad_logits)}")
         for each in reversed(passes):
             grad_input = each.backward(gradient)
             yield from reversed(each.layers) if isinstance(each, ConvChain) else [each]
