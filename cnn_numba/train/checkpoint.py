@@ -131,10 +131,8 @@ def _check_size(path):
     """Refuse a compressed file before it fills the memory: `save_checkpoint` does not compress."""
     with zipfile.ZipFile(path) as archive:
         unpacked = sum(member.file_size for member in archive.infolist())
-    if unpacked > path.stat().st_size:
-        raise ValueError(
-            f"its {path.stat().st_size:,} bytes unpack to {unpacked:,}, and a checkpoint is not compressed"
-        )
+    if unpacked > (size := path.stat().st_size):
+        raise ValueError(f"its {size:,} bytes unpack to {unpacked:,}, and a checkpoint is not compressed")
 
 
 def _version(about, names):

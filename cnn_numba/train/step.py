@@ -68,9 +68,7 @@ def train_step(
 
     Examples
     --------
-    >>> from cnn_numba.nn.layers import CrossEntropyLoss
-    >>> from cnn_numba.nn.models import mnist_cnn
-    >>> from cnn_numba.train.optim import SGD
+    >>> from cnn_numba import SGD, CrossEntropyLoss, mnist_cnn
     >>> net, loss = mnist_cnn(batch_size=2), CrossEntropyLoss(2, 10)
     >>> x, labels = np.ones((2, 1, 28, 28), np.float32), np.array([3, 3], np.int32)
     >>> first, second = (float(train_step(net, loss, SGD(net), x, labels)[0].mean()) for _ in range(2))
