@@ -18,8 +18,6 @@ import numpy as np
 MOST_ELEMENTS = 2**31 - 1
 #: The largest float32: a larger setting would be infinite in the kernels.
 LARGEST = float(np.finfo(np.float32).max)
-#: The smallest normal float32.
-SMALLEST = float(np.finfo(np.float32).tiny)
 
 _SHOWN = 5  # values of an array, a list or the like
 _LONGEST = 200  # characters
@@ -181,9 +179,8 @@ def per_channel(value: Any, name: str, channels: int) -> tuple[float, ...]:
     """
     several = isinstance(value, (tuple, list)) or getattr(value, "ndim", 0) == 1
     if several and len(value) != channels:
-        raise ValueError(
-            f"{name} must be one number or one for each of {channels} channels, got {shown(value)}"
-        )
+        kind = f"one number or one for each of {channels} channels"
+        raise ValueError(f"{name} must be {kind}, got {shown(value)}")
     return tuple(SETTINGS[name](each, name) for each in (value if several else [value] * channels))
 
 
@@ -207,7 +204,7 @@ SETTINGS: dict[str, Callable[[Any, str], Any]] = {
     "growth": functools.partial(number, low=1.0, without=(1.0,)),
     "backoff": functools.partial(number, high=1.0, without=(0.0, 1.0)),
     "mean": functools.partial(number, low=-LARGEST),
-    "std": functools.partial(number, low=SMALLEST),
+    "std": functools.partial(number, low=float(np.finfo(np.float32).tiny)),
     "temperature": number,
     "step": functools.partial(integer, minimum=1),
     "interval": functools.partial(integer, minimum=1),

@@ -55,10 +55,6 @@ class FlattenTokens(View):
 class Chain(Layer):
     """Layers one after another, as one layer.
 
-    Parameters
-    ----------
-    layers : list of Layer
-
     Examples
     --------
     >>> Chain([TokenLinear(64, 256), GELU()]).output_shape((8, 32, 64))

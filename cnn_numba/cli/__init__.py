@@ -69,7 +69,8 @@ def _run(arguments):
     try:
         return app(arguments or ["--help"], prog_name="cnn-numba", standalone_mode=False)
     except _UsageError as error:
-        if not _repeats_another():
+        # Under torchrun the first worker of this machine prints it for all.
+        if "TORCHELASTIC_RUN_ID" not in os.environ or os.environ.get("LOCAL_RANK", "0") == "0":
             complain(_wrong_argument(error))
         return 2
     except CliError as error:
@@ -118,11 +119,6 @@ def _silence(stream):
     """Discard unwritten output: Python would try again at exit, and print a traceback."""
     with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())
-
-
-def _repeats_another():
-    """Return whether another process of the same torchrun on this machine prints the same error."""
-    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"
 
 
 def _wrong_argument(error):

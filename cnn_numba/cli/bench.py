@@ -16,8 +16,14 @@ class _Benchmarks(TyperGroup):
 
     @property
     def commands(self):
-        """The commands by name, imported when they are needed."""
-        return _commands() if in_checkout() else {}
+        """The commands by name: this clone's, not those of a `benchmarks` in the current folder."""
+        if not in_checkout():
+            return {}
+        if sys.path[0] != str(CHECKOUT):
+            sys.path.insert(0, str(CHECKOUT))
+        from benchmarks.commands import commands  # when they are needed
+
+        return typer.main.get_command(commands).commands
 
     @commands.setter
     def commands(self, none):
@@ -29,15 +35,6 @@ class _Benchmarks(TyperGroup):
         anything = {"ignore_unknown_options": True, "allow_extra_args": True}
         how = OPTIONS | {"context_settings": OPTIONS["context_settings"] | anything}
         return TyperCommand(cmd_name, callback=_refuse, help=_ELSEWHERE, **how)
-
-
-def _commands():
-    """Return the commands by name, from this clone rather than from a `benchmarks` in the current folder."""
-    if sys.path[0] != str(CHECKOUT):
-        sys.path.insert(0, str(CHECKOUT))
-    from benchmarks.commands import commands
-
-    return typer.main.get_command(commands).commands
 
 
 def _refuse():

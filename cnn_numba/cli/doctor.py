@@ -71,9 +71,8 @@ def report(finding):
 def _python():
     python, numpy = versions()
     fix = "" if python.works else f"install Python {python.working} and make a new environment with it"
-    return Finding(
-        "Python", python.works, f"{python.here} ({python.working} work, with NumPy {numpy.working})", fix
-    )
+    text = f"{python.here} ({python.working} work, with NumPy {numpy.working})"
+    return Finding("Python", python.works, text, fix)
 
 
 def _packages():
@@ -151,7 +150,7 @@ def _mnist():
     from cnn_numba.data.datasets import needs_download
 
     try:
-        if needs_download("mnist"):  # the doctor downloads nothing
+        if needs_download():  # the doctor downloads nothing
             return Finding("MNIST", True, "not here yet: the first training run downloads it (12 MB)")
         mnist = load("mnist")
     except DataError as error:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cnn_numba.cli.shared import OPTIONS, CliError, flag
+from cnn_numba.cli.shared import OPTIONS, CliError, flag, wrong
 
 commands = typer.Typer(**OPTIONS)
 
@@ -62,10 +62,8 @@ def inspect(
         found, known = find_kernel(kernel)
         signatures = signature or known
         if not signatures:
-            raise typer.BadParameter(
-                f"the module has none for {kernel}; write one such as 'void(float32[:, ::1], int32)'.",
-                param_hint="'--signature'",
-            )
+            such = "'void(float32[:, ::1], int32)'"
+            raise wrong("signature", f"the module has none for {kernel}; write one such as {such}.")
         signatures = signatures if isinstance(signatures, list) else [signatures]
         options = {"threads_per_block": threads, "dynamic_shared": dynamic_shared}
         reports = inspect_kernels([(found, each, options) for each in signatures], cc)

@@ -56,6 +56,11 @@ def complain(message):
         print(f"cnn-numba: {' '.join(text.split())}", file=sys.stderr)
 
 
+def wrong(name, problem):
+    """Return the error for the value of an option."""
+    return typer.BadParameter(problem, param_hint=f"'--{name}'")
+
+
 def described(error):
     """Return an error as text; for an error about a file, its name and the reason."""
     if isinstance(error, OSError) and error.filename and error.strerror:
@@ -93,7 +98,7 @@ def backend_for(device, without_gpu, timed=False):
     try:
         return choose(device, timed)
     except NoGpu as error:
-        raise typer.BadParameter(f"gpu: {without_gpu.format(error)}.", param_hint="'--device'") from None
+        raise wrong("device", f"gpu: {without_gpu.format(error)}.") from None
 
 
 def as_options(values):

@@ -29,6 +29,7 @@ from cnn_numba.cli.shared import (
     option,
     positive,
     share,
+    wrong,
 )
 from cnn_numba.data import classes, image_shape, load
 from cnn_numba.data.sources import SOURCES
@@ -166,10 +167,8 @@ def _check_of_adam(options, given, fast):
     """Refuse the options that only Adam has for another optimiser."""
     if options["optimizer"] != "adam":
         for name in [*["fast"] * fast, *sorted(given & {"beta1", "beta2"})]:
-            raise typer.BadParameter(
-                f"it is for adam, and the optimizer is {options['optimizer']}: leave one of the two out.",
-                param_hint=f"'--{name}'",
-            )
+            other = f"the optimizer is {options['optimizer']}"
+            raise wrong(name, f"it is for adam, and {other}: leave one of the two out.")
 
 
 def _train_together(options, given, files, timeout):
@@ -202,19 +201,22 @@ def _train(options, files, workers):
     from cnn_numba.train.optim import OPTIMIZERS
 
     log = _line_printer() if workers.first else lambda line: None
-    share = _share_of(workers, options["batch_size"])
+    if (batch_size := options["batch_size"]) < workers.size:
+        images = f"{batch_size} image{'s' * (batch_size != 1)}"
+        raise wrong("batch-size", f"{workers.size} workers cannot share {images} per step.")
+    share = workers.count(batch_size)
     network = _network(options["model"], share, backend, options["seed"], options["precision"])
     data = load(_dataset_for(network, options["dataset"]), files.data_dir, log)
     out = files.out or _default_folder(network, data)
     if isinstance(data.train_images, Windows) and options["augment"] != "none":
-        raise typer.BadParameter(
-            f"{options['augment']} moves images, and {data.name} is a text.", param_hint="'--augment'"
-        )
+        raise wrong("augment", f"{options['augment']} moves images, and {data.name} is a text.")
     special = {"sgd": {"momentum": 0.9}, "adam": {"betas": (options["beta1"], options["beta2"])}}
     how = {"lr": options["lr"], "weight_decay": options["weight_decay"], **special[options["optimizer"]]}
     optimizer = OPTIMIZERS[options["optimizer"]](network, **how)
     log(_what_is_trained(network, data, backend, workers, files.data_dir))
-    log(f"recipe: {as_options(_main_options(options))}")
+    recipe = {name: options[name] for name in DEFAULT}
+    logged = {"epochs", "batch_size", "optimizer", "lr", "schedule", *differing(recipe)}
+    log(f"recipe: {as_options({name: value for name, value in recipe.items() if name in logged})}")
     with _errors_in_a_line(out, files, workers):
         history = fit(
             network,
@@ -235,15 +237,6 @@ def _train(options, files, workers):
         print("; ".join(f"{what}: {out / file}" for what, file in where))
 
 
-def _share_of(workers, batch_size):
-    if batch_size < workers.size:
-        raise typer.BadParameter(
-            f"{workers.size} workers cannot share {batch_size} image{'s' * (batch_size != 1)} per step.",
-            param_hint="'--batch-size'",
-        )
-    return workers.count(batch_size)
-
-
 def _what_is_trained(network, data, backend, workers, data_dir):
     """Return the first line of a training run."""
     is_text = isinstance(data.train_images, Windows)
@@ -253,13 +246,6 @@ def _what_is_trained(network, data, backend, workers, data_dir):
         f"{name}, {place_of(backend)}, {network.precision}"
         + (f", {workers.size} workers" if workers.many else "")
     )
-
-
-def _main_options(options):
-    """Return the options that training logs: the main ones, and those that are not at their default."""
-    recipe = {name: options[name] for name in DEFAULT}
-    names = {"epochs", "batch_size", "optimizer", "lr", "schedule", *differing(recipe)}
-    return {name: value for name, value in recipe.items() if name in names}
 
 
 @contextlib.contextmanager
@@ -300,11 +286,9 @@ def _network(name, batch_size, backend, seed, precision="float32"):
     try:
         return MODELS[name](batch_size=batch_size, device=backend, seed=seed, precision=precision)
     except UnsupportedPrecision as error:
-        raise typer.BadParameter(f"{error}.", param_hint="'--precision'") from None
+        raise wrong("precision", f"{error}.") from None
     except (MemoryError, ValueError):  # NumPy's ValueError: more memory than any machine has
-        raise typer.BadParameter(
-            f"not enough memory for {batch_size} images per step.", param_hint="'--batch-size'"
-        ) from None
+        raise wrong("batch-size", f"not enough memory for {batch_size} images per step.") from None
 
 
 def _usual_dataset(network):
@@ -323,22 +307,14 @@ def _dataset_for(network, dataset):
     None lets the files decide which of the two MNISTs they are.
     """
     name = dataset or _usual_dataset(network)
+    takes = f"{network.name} takes samples of shape {network.input_shape}"
     if name is None:
-        raise typer.BadParameter(
-            f"{network.name} takes samples of shape {network.input_shape}, and no data set has such.",
-            param_hint="'--model'",
-        )
+        raise wrong("model", f"{takes}, and no data set has such.")
     if network.input_shape != image_shape(name):
-        raise typer.BadParameter(
-            f"{network.name} takes samples of shape {network.input_shape}, but those of {name} have "
-            f"{image_shape(name)}.",
-            param_hint="'--dataset'",
-        )
+        raise wrong("dataset", f"{takes}, but those of {name} have {image_shape(name)}.")
     scores, kinds = network.shapes[-1][-1], len(classes(name))
     if scores < kinds:
-        raise typer.BadParameter(
-            f"{network.name} has {scores} outputs, but {name} has {kinds} classes.", param_hint="'--dataset'"
-        )
+        raise wrong("dataset", f"{network.name} has {scores} outputs, but {name} has {kinds} classes.")
     return None if dataset is None and name == "mnist" else name
 
 

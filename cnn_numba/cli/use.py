@@ -9,8 +9,9 @@ import numpy as np
 import typer
 
 from cnn_numba.cli.shared import OPTIONS, CliError, complain, count, countable, flag, not_negative, option
-from cnn_numba.data import DATASETS, classes, image_shape, normalisation
+from cnn_numba.data import DATASETS, classes, image_shape
 from cnn_numba.data.digits import as_text, find_digit, prepare_photo
+from cnn_numba.data.sources import SOURCES
 from cnn_numba.ops.gather.cpu import gather_batch
 from cnn_numba.pretrained import MNIST_CNN, TEXT_TRANSFORMER
 from cnn_numba.train.checkpoint import load_checkpoint, load_model
@@ -94,7 +95,9 @@ def predict(
         if probabilities.max() < sure:
             doubts.append(f"no answer reaches {sure:.0%}")
         unsure = f"; not sure: {', and '.join(doubts)}" if doubts else ""
-        print(f"{path}: {_likeliest(probabilities, dataset)}{unsure}")
+        best, names = np.argsort(-probabilities, kind="stable")[:3], classes(dataset)
+        likeliest = ", ".join(f"{names[label]} ({probabilities[label]:.1%})" for label in best)
+        print(f"{path}: {likeliest}{unsure}")
         if show:
             print(as_text(picture, sys.stdout.encoding or "ascii"))
     raise typer.Exit(1 if failed else 0)
@@ -106,9 +109,9 @@ def _load_network(checkpoint):
         recipe = load_checkpoint(checkpoint).progress.get("recipe", {})
         dataset = recipe.get("dataset")
         network = load_model(checkpoint, batch_size=1)
-    usual = normalisation(dataset if dataset in DATASETS else "mnist")
+    usual = SOURCES[dataset if dataset in DATASETS else "mnist"]
     sure = _SURE_SMOOTHED if recipe.get("label_smoothing") else _SURE
-    numbers = recipe.get("mean", usual[0]), recipe.get("std", usual[1]), sure
+    numbers = recipe.get("mean", usual.mean), recipe.get("std", usual.std), sure
     if dataset in DATASETS and network.input_shape == image_shape(dataset):
         return network, dataset, *numbers
     # Trained on another data set through the Python API: pictures of MNIST's shape are taken for digits.
@@ -118,12 +121,6 @@ def _load_network(checkpoint):
             f"{', '.join(DATASETS)} only"
         )
     return network, "mnist", *numbers
-
-
-def _likeliest(probabilities, dataset):
-    names = classes(dataset)
-    best = np.argsort(-probabilities, kind="stable")[:3]
-    return ", ".join(f"{names[label]} ({probabilities[label]:.1%})" for label in best)
 
 
 @commands.command(short_help="Let a trained network write text.")

@@ -9,7 +9,6 @@ from cnn_numba.data.datasets import (
     classes as classes,
     image_shape as image_shape,
     load as load,
-    normalisation as normalisation,
 )
 from cnn_numba.data.sources import DataError as DataError
 

@@ -74,9 +74,8 @@ def read(version: Version, content: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 def _read_records(content):
     if len(content) % RECORD:
-        raise ValueError(
-            f"is truncated or not a binary batch: {len(content)} bytes, not a multiple of {RECORD}"
-        )
+        size = f"{len(content)} bytes, not a multiple of {RECORD}"
+        raise ValueError(f"is truncated or not a binary batch: {size}")
     records = np.frombuffer(content, np.uint8).reshape(-1, RECORD)
     return np.ascontiguousarray(records[:, 1:]).reshape(-1, *SHAPE), records[:, 0].astype(np.int32)
 

@@ -107,20 +107,6 @@ def image_shape(name: str) -> tuple[int, ...]:
     return source_of(name).image_shape
 
 
-def normalisation(name: str) -> tuple[float, float]:
-    """Return the mean and std that `ops.gather` normalises a data set with.
-
-    Examples
-    --------
-    >>> normalisation("mnist"), normalisation("cifar10")
-    ((0.0, 1.0), (0.5, 0.5))
-    """
-    return source_of(name).mean, source_of(name).std
-
-
-# --- Loading ----------------------------------------------------------------------------------------------
-
-
 def load(
     name: str | None = None,
     data_dir: str | PathLike | None = None,
@@ -183,12 +169,11 @@ def load(
     return Dataset(settled, **arrays, mean=source.mean, std=source.std, classes=source.classes)
 
 
-def needs_download(name: str) -> bool:
-    """Return whether `load` would download a data set, for lack of its files and cached arrays."""
-    source = source_of(name)
-    if source.read or source.write or data_files.data_folder(name, None) is not None:
-        return False
-    return _read_cache(_cache_root() / name / _cache_key(None, source), source) is None
+def needs_download() -> bool:
+    """Return whether `load` would download MNIST, for lack of its files and cached arrays."""
+    source = SOURCES["mnist"]
+    cached = _cache_root() / "mnist" / _cache_key(None, source)
+    return data_files.data_folder("mnist", None) is None and _read_cache(cached, source) is None
 
 
 def _cache_root():
@@ -235,9 +220,6 @@ def _write_cache(cached, arrays, recognised):
     with working_folder(cached.parent) as working:
         np.savez(working / cached.name, **arrays, recognised=recognised or "")
         os.replace(working / cached.name, cached)
-
-
-# --- Batches -----------------------------------------------------------------------------------------------
 
 
 def batches(

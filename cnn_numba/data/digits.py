@@ -121,16 +121,14 @@ def prepare_photo(image: Picture, shape: tuple[int, int, int]) -> np.ndarray:
     """
     with _naming(image):
         opened = _open(image)
-    if shape[0] == 3:
-        if _is_deep(opened):
-            opened = Image.fromarray(_stretched(_grey(opened)).astype(np.uint8))
-        picture = ImageOps.fit(opened.convert("RGB"), (shape[2], shape[1]))
-        return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))
-    grey = _stretched(_grey(opened))
-    if np.median(_edge(grey)) > 127:
-        grey = 255 - grey
-    picture = ImageOps.fit(Image.fromarray(grey.astype(np.uint8)), (shape[2], shape[1]))
-    return np.asarray(picture)[np.newaxis].copy()
+    channels, height, width = shape
+    if channels == 1 or _is_deep(opened):
+        grey = _stretched(_grey(opened))
+        if channels == 1 and np.median(_edge(grey)) > 127:
+            grey = 255 - grey
+        opened = Image.fromarray(grey.astype(np.uint8))
+    picture = ImageOps.fit(opened.convert("RGB" if channels == 3 else "L"), (width, height))
+    return np.asarray(picture).reshape(height, width, channels).transpose(2, 0, 1).copy()
 
 
 def as_text(picture: np.ndarray, encoding: str = "utf-8") -> str:
@@ -250,11 +248,10 @@ def _grey(image):
         image = image.convert("RGBA")
         grey = np.asarray(image.convert("RGB").convert("L"), np.float32)
         alpha = np.asarray(image, np.float32)[..., 3]
-        if alpha.max() == alpha.min():
-            return _brightness(image.convert("RGB"))
-        # Behind dark ink the paper is white, behind light ink black.
-        paper = 255.0 if np.average(grey, weights=alpha) < 128 else 0.0
-        return paper + (grey - paper) * (alpha / 255)
+        if alpha.max() != alpha.min():
+            # Behind dark ink the paper is white, behind light ink black.
+            paper = 255.0 if np.average(grey, weights=alpha) < 128 else 0.0
+            return paper + (grey - paper) * (alpha / 255)
     return _brightness(image.convert("RGB"))
 
 

@@ -26,9 +26,6 @@ _MOST = 1_000_000
 _LARGEST = _LONGEST_HEADER + _MOST * 28 * 28
 
 
-# --- Finding files ----------------------------------------------------------------------------------------
-
-
 def committed_folder():
     """Return the folder of a clone's MNIST."""
     return CHECKOUT / "data" / "mnist"
@@ -92,9 +89,6 @@ def _wrong(path, what):
     return DataError(f"{path} {what}", _fix(path.parent))
 
 
-# --- Making new files -------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def working_folder(parent):
     """Make a temporary folder beside the cached arrays; turn an OSError into a DataError."""
@@ -110,9 +104,6 @@ def working_folder(parent):
             "free space there, make it writable, or name another folder by the environment variable "
             "CNN_NUMBA_CACHE",
         ) from None
-
-
-# --- Reading ----------------------------------------------------------------------------------------------
 
 
 def convert(name, files, log):
@@ -278,9 +269,6 @@ def _naming(path):
         yield
     except ValueError as error:
         raise _wrong(path, error) from None
-
-
-# --- Checking arrays --------------------------------------------------------------------------------------
 
 
 def check(arrays, source, files):

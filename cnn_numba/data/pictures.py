@@ -52,8 +52,11 @@ def draw(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     canvas, ground = _ground(draws, count)
     _add_scraps(draws, canvas)
     shape = _shapes(draws, labels)
-    canvas = np.where(shape[:, np.newaxis], _shape_colour(draws, ground), canvas)
-    return _finished(draws, canvas), labels
+    lighter = draws(0, 3, count, 3, 1, 1) > 0  # than the background, in most channels
+    colour = ground + draws(25, 80, count, 3, 1, 1) * np.where(lighter, 1, -1)
+    canvas = np.where(shape[:, np.newaxis], colour, canvas)
+    noise = draws(-16, 16, *canvas.shape) + draws(-16, 16, *canvas.shape)
+    return np.clip(canvas + noise, 0, 255).astype(np.uint8), labels
 
 
 def _draws(seed):
@@ -117,16 +120,3 @@ def _shapes(draws, labels):
         "checks": (far < square) & ((u // 110 + v // 110) % 2 == 0),
     }
     return np.choose(labels.reshape(-1, 1, 1), [masks[kind] for kind in KINDS])
-
-
-def _shape_colour(draws, ground):
-    """Return a colour for each shape, lighter than the background in most channels."""
-    count = len(ground)
-    lighter = draws(0, 3, count, 3, 1, 1) > 0
-    return ground + draws(25, 80, count, 3, 1, 1) * np.where(lighter, 1, -1)
-
-
-def _finished(draws, canvas):
-    """Return the pictures as bytes, with noise in every pixel of every channel."""
-    noise = draws(-16, 16, *canvas.shape) + draws(-16, 16, *canvas.shape)
-    return np.clip(canvas + noise, 0, 255).astype(np.uint8)

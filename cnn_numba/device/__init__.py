@@ -1,7 +1,6 @@
 """The host's side of a GPU, real or emulated: arrays, streams, launches.
 
-Importing it selects what kernels run on, before `numba.cuda` can be imported: a GPU, else the emulated one,
-else the simulator. `describe` returns which.
+Importing it selects what kernels run on, before `numba.cuda` can be imported; `describe` returns what.
 """
 
 from cnn_numba.device.arrays import (

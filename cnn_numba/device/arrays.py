@@ -228,23 +228,17 @@ def check_array(
         If it has another shape, is not C-contiguous, or is read-only but must be writeable.
     """
     if type(array) not in PLAIN:
-        raise TypeError(_not_plain(name, array))
+        problem = f"must be an array, got {type(array).__name__}: {shown(array)}"
+        if is_device_array(array):
+            problem = f"is an array on the device, shape {array.shape}: copy it with cnn_numba.device.to_host"
+        elif isinstance(array, np.ndarray):
+            kind, how = type(array).__name__, "np.asarray makes one, or filled() of a masked array"
+            problem = f"must be a plain array, got {kind}: {how}"
+        raise TypeError(f"{name} {problem}")
     _check_layout(name, array, shape, dtype, array.flags.c_contiguous, writeable)
     if writeable and not array.flags.writeable:
         raise ValueError(f"{name} must be writeable, but this array is read-only")
     return array
-
-
-def _not_plain(name: str, array: object) -> str:
-    """Return the error message for something that is not a plain array on the host."""
-    kind = type(array).__name__
-    if is_device_array(array):
-        return f"{name} is an array on the device, shape {array.shape}: copy it with cnn_numba.device.to_host"
-    if isinstance(array, np.ndarray):
-        return (
-            f"{name} must be a plain array, got {kind}: np.asarray makes one, or filled() of a masked array"
-        )
-    return f"{name} must be an array, got {kind}: {shown(array)}"
 
 
 def _check_layout(
@@ -316,24 +310,17 @@ def check_memory(written: Mapping[str, Any], read: Mapping[str, Any], may_be: Co
     arrays = {**written, **read}
     apart: dict[str, Any] = dict(arrays)
     share: Callable[..., bool] = np.may_share_memory
+    begin: Callable[[Any], int] = operator.attrgetter("ctypes.data")
     if type(next(iter(written.values()))) not in PLAIN:
         apart = {name: extent(array) for name, array in arrays.items() if array is not None}
-        share = overlap
+        share, begin = overlap, address
     for name in written:
         mine = apart.pop(name)
-        for other, its in apart.items():
-            if its is not None and share(mine, its):
-                _check_same(name, arrays[name], other, arrays[other], other in may_be)
-
-
-def _check_same(name: str, a: Any, other: str, b: Any, allowed: bool) -> None:
-    """Raise ValueError, for arrays that share memory, unless they are the same array and that is allowed."""
-    begin = address if is_device_array(a) else operator.attrgetter("ctypes.data")
-    if not (allowed and a.shape == b.shape and begin(a) == begin(b)):
-        unless = " unless it is exactly that" if allowed else ""
-        raise ValueError(
-            f"{name} must not share memory with {other}{unless} (shapes {a.shape} and {b.shape})"
-        )
+        for other in [other for other, its in apart.items() if its is not None and share(mine, its)]:
+            a, b, unless = arrays[name], arrays[other], " unless it is exactly that" * (other in may_be)
+            if not (unless and a.shape == b.shape and begin(a) == begin(b)):
+                shapes = f"(shapes {a.shape} and {b.shape})"
+                raise ValueError(f"{name} must not share memory with {other}{unless} {shapes}")
 
 
 def check_device_array(
@@ -341,17 +328,13 @@ def check_device_array(
 ) -> DeviceArray:
     """Return `array` if it is on the current GPU, C-contiguous, of this shape and dtype, and not too large.
 
-    Parameters
-    ----------
-    name, array, shape, dtype, writeable
-        As for `check_array`; on the GPU every array is writeable.
+    The arguments are as for `check_array`; on the GPU every array is writeable.
     """
-    if isinstance(array, np.ndarray) and not is_device_array(array):
-        raise TypeError(
-            f"{name} is an array on the host, shape {array.shape}: copy it with cnn_numba.device.to_device"
-        )
     if not is_device_array(array):
-        raise TypeError(f"{name} must be an array on the device, got {type(array).__name__}: {shown(array)}")
+        problem = f"must be an array on the device, got {type(array).__name__}: {shown(array)}"
+        if isinstance(array, np.ndarray):
+            problem = f"is an array on the host, shape {array.shape}: copy it with cnn_numba.device.to_device"
+        raise TypeError(f"{name} {problem}")
     _check_layout(name, array, shape, dtype, array.is_c_contiguous(), writeable)
     if array.size > MOST_ELEMENTS:
         raise ValueError(f"{name} has {array.size} elements; the kernels count up to {MOST_ELEMENTS}")

@@ -44,24 +44,18 @@ def _gpu() -> Finding:
             return Finding("GPU", False, found.problem or "", fix)
         return Finding("GPU", True, f"none ({found.problem}); every notebook works without one")
     text = ", ".join(f"{gpu.name}, compute capability {nvidia.dotted(gpu.capability)}" for gpu in found.gpus)
-    best, toolkit = _best_toolkit(found), nvidia.toolkit()
+    capability, newest, toolkit = found.gpus[0].capability, (found.cuda or (0,))[0], nvidia.toolkit()
+    # The newest toolkit that both the driver and the first GPU can use.
+    usable = [major for major, (_, least) in _NEEDS.items() if newest >= major and capability >= least]
+    best = max(usable, default=min(_NEEDS))
     if toolkit is None:
         return Finding("GPU", False, f"{text}; no CUDA toolkit", extras.install(f"cu{best}"))
-    capability = found.gpus[0].capability
     if toolkit[0] in _NEEDS and capability < _NEEDS[toolkit[0]][1]:
         wrong = f"{text}: too old for the CUDA {nvidia.dotted(toolkit)} toolkit"
         if best == toolkit[0]:
             return Finding("GPU", False, wrong, "export GPULESS=emulator")
         return Finding("GPU", False, wrong, extras.install(f"cu{best}"))
     return Finding("GPU", True, text)
-
-
-def _best_toolkit(found: nvidia.Driver) -> int:
-    """Return the newest toolkit that both the driver and the first GPU can use."""
-    for major in sorted(_NEEDS, reverse=True):
-        if found.gpus[0].capability >= _NEEDS[major][1] and (found.cuda or (0,))[0] >= major:
-            return major
-    return min(_NEEDS)
 
 
 def _driver() -> Finding:

@@ -118,17 +118,18 @@ def launch(
     >>> to_host(x).tolist()
     [0, 2, 4, 6, 8]
     """
-    if _observers.get():
-        _call_observer(Launch(kernel, grid, block, arguments, shared))
+    if observers := _observers.get():
+        token = _observers.set(observers[:-1])
+        try:
+            observers[-1](Launch(kernel, grid, block, arguments, shared))
+        finally:
+            _observers.reset(token)
         return
     for argument in arguments:
         if isinstance(argument, np.ndarray) and not is_device_array(argument):
-            raise TypeError(
-                f"{_name(kernel)}: an array of shape {argument.shape} is on the host; "
-                "copy it with cnn_numba.device.to_device"
-            )
-    grid = tuple(grid) if isinstance(grid, list) else grid
-    block = tuple(block) if isinstance(block, list) else block
+            how = "copy it with cnn_numba.device.to_device"
+            raise TypeError(f"{_name(kernel)}: an array of shape {argument.shape} is on the host; {how}")
+    grid, block = (tuple(size) if isinstance(size, list) else size for size in (grid, block))
     try:
         _configured(kernel, grid, block, current_stream(), shared)(*arguments)
     except Exception as error:
@@ -144,15 +145,6 @@ def launch_for_each(kernel: Any, count: int, threads: int, *arguments: Any) -> N
     """Run a kernel with one thread for each of `count` elements, if any, in blocks of `threads`."""
     if count:
         launch(kernel, blocks(count, threads), threads, *arguments)
-
-
-def _call_observer(launch: Launch) -> None:
-    *others, observer = _observers.get()
-    token = _observers.set(tuple(others))
-    try:
-        observer(launch)
-    finally:
-        _observers.reset(token)
 
 
 def _name(kernel: Any) -> str:

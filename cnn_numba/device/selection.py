@@ -119,12 +119,15 @@ def facts() -> dict[str, str]:
     ['kernels', 'GPU', 'driver', 'CPU threads', 'Python', 'NumPy', 'numba', 'numba-cuda', 'CUDA toolkit']
     """
     found, toolkit = nvidia.driver(), nvidia.toolkit()
-    compiler = _COMPILERS[COMPILER]
+    compiler, driver = _COMPILERS[COMPILER], "none"
+    if found.cuda is not None or found.version is not None:
+        supports = f"supports CUDA {nvidia.dotted(found.cuda)}" if found.cuda else "says no CUDA version"
+        driver = f"{found.version or 'of unknown version'}, {supports}"
     gpus = ", ".join(f"{gpu.name} (compute capability {nvidia.dotted(gpu.capability)})" for gpu in found.gpus)
     return {
         "kernels": f"run {_WHERE[SELECTION.gpu]}: {SELECTION.reason}",
         "GPU": gpus or f"none: {found.problem}",
-        "driver": _driver_text(found),
+        "driver": driver,
         "CPU threads": str(threads()),
         "Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         "NumPy": nvidia.installed("numpy") or "not installed",
@@ -132,13 +135,6 @@ def facts() -> dict[str, str]:
         compiler: nvidia.installed(compiler) or "not installed (gpuless's simulator is used)",
         "CUDA toolkit": nvidia.dotted(toolkit) if toolkit else "not installed",
     }
-
-
-def _driver_text(found: nvidia.Driver) -> str:
-    if found.cuda is None and found.version is None:
-        return "none"
-    supports = f"supports CUDA {nvidia.dotted(found.cuda)}" if found.cuda else "says no CUDA version"
-    return f"{found.version or 'of unknown version'}, {supports}"
 
 
 def describe() -> str:

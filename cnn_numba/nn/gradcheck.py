@@ -126,9 +126,8 @@ def numerical_gradient(
         finally:
             array[index] = centre
         if not low < centre < high and np.isfinite(centre):
-            raise ValueError(
-                f"epsilon {epsilon} vanishes beside array{list(index)} = {centre} ({array.dtype})"
-            )
+            element = f"array{list(index)} = {centre} ({array.dtype})"
+            raise ValueError(f"epsilon {epsilon} vanishes beside {element}")
         # Subtract, then sum: outputs that do not depend on this element cancel exactly.
         difference = (above - below) * _output_gradient(grad_output, above.shape)
         gradient[index] = difference.sum() / (float(high) - float(low))
@@ -227,7 +226,10 @@ def gradcheck(
     """
     _check_arguments(function, array, epsilon)
     for what, values in (("array", array), (_OUTPUT, function(array))):
-        _check_precise(what, values)
+        # An `epsilon` of 1e-6 changes mostly the rounding errors of a float32.
+        if (dtype := getattr(values, "dtype", None)) in (np.float16, np.float32):
+            advice = "compute in float64, with array.astype(np.float64) and the reference backend"
+            raise TypeError(f"{what} must have dtype float64, got {dtype}: {advice}")
     gradient = _values(gradient, name)  # before all elements are nudged
     expected = numerical_gradient(function, array, grad_output, epsilon)
     report = compare_gradients(gradient, expected, name, rtol, atol)
@@ -250,13 +252,6 @@ def _check_arguments(function, array, epsilon):
     if not array.flags.writeable:
         raise ValueError("array must be writeable, because its elements are nudged in place")
     number(epsilon, "epsilon", without=(0.0,))
-
-
-def _check_precise(what, values):
-    """Refuse arrays of float32 or less: an `epsilon` of 1e-6 changes mostly their rounding errors."""
-    if getattr(values, "dtype", None) in (np.float16, np.float32):
-        advice = "compute in float64, with array.astype(np.float64) and the reference backend"
-        raise TypeError(f"{what} must have dtype float64, got {values.dtype}: {advice}")
 
 
 def _output_gradient(grad_output, shape):

@@ -259,15 +259,14 @@ class Linear(_Weighted):
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
-        gradient = self._rows(grad_output)
+        gradient, out = self._rows(grad_output), {"grad_weight": self.grad_weight, **self._rounding}
         if not self.needs_grad_input:
-            out = {"grad_weight": self.grad_weight, **self._rounding}
             self.ops.linear_backward_weight(gradient, self.x, **out)
             self.ops.linear_backward_bias(gradient, grad_bias=self.grad_bias)
             return None
         grad_input = self._grad_input_like(grad_output)
-        out = {"grad_weight": self.grad_weight, "grad_bias": self.grad_bias, **self._rounding}
-        self.ops.linear_backward(gradient, self.x, self.weight, grad_input=self._rows(grad_input), **out)
+        out |= {"grad_input": self._rows(grad_input), "grad_bias": self.grad_bias}
+        self.ops.linear_backward(gradient, self.x, self.weight, **out)
         return grad_input
 
     @staticmethod

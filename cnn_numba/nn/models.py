@@ -238,9 +238,8 @@ class Sequential:
         if layer is None:
             return self.passes
         if layer not in self.passes:
-            raise ValueError(
-                f"until must be a layer of {self.name} outside of its chains, got {shown(layer)}"
-            )
+            kind = f"a layer of {self.name} outside of its chains"
+            raise ValueError(f"until must be {kind}, got {shown(layer)}")
         return self.passes[: self.passes.index(layer)]
 
     def backward(self, grad_logits: Array) -> None:

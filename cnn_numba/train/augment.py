@@ -30,9 +30,8 @@ def augmentation(name: str, image_shape: tuple[int, ...], seed: int) -> Augmenta
     if choice(name, "augment", AUGMENTATIONS) == "none":
         return None
     if len(sizes(image_shape, "image_shape")) != 3:
-        raise ValueError(
-            f"augment is for images (C, H, W), not for samples of shape {shown(image_shape)}: {name}"
-        )
+        samples = f"samples of shape {shown(image_shape)}"
+        raise ValueError(f"augment is for images (C, H, W), not for {samples}: {name}")
     seed = integer(seed, "seed", maximum=None)
     # A different stream from those of the weights and of the order of the images.
     key = int(np.random.SeedSequence([seed, 2]).generate_state(1)[0])

@@ -101,9 +101,7 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
         _check_size(path)
         with np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
-            version = _version(about)
-            if version == FORMAT_VERSION:  # a newer one may hold other arrays
-                _check_names(file.files)
+            version = _version(about, file.files)
             arrays = {name: file[name] for name in file.files if name != "about"}
             for name, array in arrays.items():
                 instance(array, name, np.ndarray)  # NumPy returns bytes for a member that isn't an array
@@ -133,26 +131,23 @@ def _check_size(path):
     """Refuse a compressed file before it fills the memory: `save_checkpoint` does not compress."""
     with zipfile.ZipFile(path) as archive:
         unpacked = sum(member.file_size for member in archive.infolist())
-    if unpacked > path.stat().st_size:
-        raise ValueError(
-            f"its {path.stat().st_size:,} bytes unpack to {unpacked:,}, and a checkpoint is not compressed"
-        )
+    if unpacked > (size := path.stat().st_size):
+        raise ValueError(f"its {size:,} bytes unpack to {unpacked:,}, and a checkpoint is not compressed")
 
 
-def _version(about):
-    """Return the format version in what a file says about itself."""
+def _version(about, names):
+    """Return a file's format version, after a check of the names of its arrays."""
     if not isinstance(about, dict) or "format_version" not in about:
         raise ValueError(f"about must have a format_version, got {shown(about)}")
-    return about["format_version"]
-
-
-def _check_names(names):
+    if about["format_version"] != FORMAT_VERSION:
+        return about["format_version"]  # a newer one may hold other arrays
     if missing := [name for name in ("parameters", "buffers") if name not in names]:
         raise ValueError(f"it lacks the array {missing[0]}")
     if unknown := [name for name in names if not _ARRAYS.fullmatch(name)]:
         raise ValueError(f"no training run writes an array {shown(unknown[0])}")
     if len(names) > _MOST_ARRAYS:
         raise ValueError(f"no training run writes more than {_MOST_ARRAYS} arrays; these are {len(names):,}")
+    return FORMAT_VERSION
 
 
 @contextmanager

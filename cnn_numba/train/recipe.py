@@ -9,10 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cnn_numba.arguments import shown
-from cnn_numba.data import Dataset
 from cnn_numba.device import to_host
-from cnn_numba.nn.models import Sequential
-from cnn_numba.train.optim import Optimizer
 
 
 class Plan(NamedTuple):
@@ -36,18 +33,9 @@ def checksum(*arrays: Any) -> int:
     return value
 
 
-def recipe_of(
-    model: Sequential,
-    dataset: Dataset,
-    optimizer: Optimizer,
-    plan: Plan,
-    batch_size: int,
-    loss_scaling: Mapping[str, float] | None,
-) -> dict[str, Any]:
-    """Return the recipe of a training run as JSON; `loss_scaling` holds the scaler's settings.
-
-    `batch_size` is that of all workers together.
-    """
+def recipe_of(run: Any) -> dict[str, Any]:
+    """Return the recipe of a training run, a `train.run.Run`, as JSON."""
+    model, dataset, optimizer, plan = run.model, run.dataset, run.optimizer, run.plan
     return {
         "dataset": dataset.name,
         "train_images": len(dataset.train_images),
@@ -57,8 +45,8 @@ def recipe_of(
         "std": np.asarray(dataset.std).tolist(),
         "device": model.device,
         "precision": model.precision,
-        "loss_scaling": loss_scaling,
-        "batch_size": batch_size,
+        "loss_scaling": run.scaler.settings,
+        "batch_size": run.batch_size,  # of all workers together
         "optimizer": type(optimizer).__name__,
         **optimizer.settings,
         "lr": optimizer.lr,

@@ -9,9 +9,6 @@ from cnn_numba.train.checkpoint import load_checkpoint, naming, restore
 from cnn_numba.train.recipe import check_recipe
 from cnn_numba.train.run import Run
 
-#: The fields of a checkpoint's progress that a resumed run needs.
-NEEDED = ("recipe", "epoch", "step", "totals", "seconds", "generator", "history", "threads")
-
 
 def was_restarted(run: Run) -> bool:
     """Return whether torchrun has restarted the workers, and the checkpoint is theirs."""
@@ -42,7 +39,8 @@ def resume(run: Run) -> dict[str, Any]:
 
 def _check_progress(run, progress):
     """Refuse a checkpoint without a training run, of another one, or of one past the last epoch."""
-    missing = [key for key in NEEDED if key not in progress]
+    needed = "recipe", "epoch", "step", "totals", "seconds", "generator", "history", "threads"
+    missing = [key for key in needed if key not in progress]
     if missing:
         raise ValueError(f"this is a model, but no training run to resume: it lacks {', '.join(missing)}")
     check_recipe(progress["recipe"], run.recipe)

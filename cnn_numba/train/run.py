@@ -80,7 +80,7 @@ class Run:
         self.stop_asked = False  #: Whether this worker asks to stop after the next step
         self.stop = False  #: Whether all workers stop now
         self.exits = ExitStack()  #: What must be undone when the training run ends, for whatever reason
-        self.recipe = recipe_of(model, dataset, optimizer, plan, self.batch_size, self.scaler.settings)
+        self.recipe = recipe_of(self)
 
     @property
     def checkpoint_path(self) -> Path:

@@ -14,7 +14,7 @@ from cnn_numba.device import Array, DeviceArray
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.callbacks.base import Callback
 from cnn_numba.train.extensions import extension
-from cnn_numba.train.optim import Optimizer
+from cnn_numba.train.optim import Optimizer, load_arrays
 
 
 class Scaler:
@@ -24,7 +24,8 @@ class Scaler:
     state: Mapping[str, Array] = MappingProxyType({})  #: What the next step depends on, for checkpoints
 
     def load_state(self, state: Mapping[str, Array]) -> None:
-        """Copy saved arrays into `state`."""
+        """Copy saved arrays into `state`; ValueError if names, shapes or kinds of number differ."""
+        load_arrays(self.state, state, type(self).__name__)
 
     def callbacks(self) -> list[Callback]:
         """Return the scaler's callbacks."""
@@ -68,8 +69,7 @@ def scaler_for(model: Sequential, scaler: Any) -> Scaler:
         scaler = model.precision == "float16"
     if not isinstance(scaler, bool):
         if getattr(scaler, "gradients", None) is not model.gradients:
-            raise ValueError(
-                f"scaler must be made for this model, or be True, False or None; got {shown(scaler)}"
-            )
+            kind = "made for this model, or be True, False or None"
+            raise ValueError(f"scaler must be {kind}; got {shown(scaler)}")
         return scaler
     return extension("scaler")(model) if scaler else Scaler()

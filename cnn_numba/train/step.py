@@ -71,9 +71,7 @@ def train_step(
 
     Examples
     --------
-    >>> from cnn_numba.nn.layers import CrossEntropyLoss
-    >>> from cnn_numba.nn.models import mnist_cnn
-    >>> from cnn_numba.train.optim import SGD
+    >>> from cnn_numba import SGD, CrossEntropyLoss, mnist_cnn
     >>> net, loss = mnist_cnn(batch_size=2), CrossEntropyLoss(2, 10)
     >>> x, labels = np.ones((2, 1, 28, 28), np.float32), np.array([3, 3], np.int32)
     >>> first, second = (float(train_step(net, loss, SGD(net), x, labels)[0].mean()) for _ in range(2))
@@ -209,10 +207,6 @@ class _Steps:
             yield from part.phases_of_nothing()
         self._update()
         yield Phase("update")
-
-    def _update(self):
-        """Update the parameters from the gradients."""
-        raise NotImplementedError
 
 
 class HostSteps(_Steps):

@@ -833,11 +833,11 @@ def test_outside_a_checkout_mnist_is_downloaded_once(cache, mirrors, tmp_path, n
     shutil.copytree(COMMITTED, tmp_path / "good")
     write_idx_folder(tmp_path / "other", small_images())
     asked, lines = mirrors("missing", "other", "good"), []
-    assert data.datasets.needs_download("mnist")
+    assert data.datasets.needs_download()
     for _ in range(2):
         loaded = load(name, log=lines.append)
     assert lines == ["Downloading MNIST (once, 12 MB) ...", "Converting MNIST to arrays (once) ..."]
-    assert not data.datasets.needs_download("mnist")
+    assert not data.datasets.needs_download()
     assert loaded.name == "mnist"
     assert loaded.test_labels[:5].tolist() == [7, 2, 1, 0, 4]
     # The rest is not requested from a mirror that failed.

@@ -7,7 +7,7 @@ step is skipped and the scale reduced. The parameters stay float32, in the model
 coarse for the small change of an update.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 import numpy as np
@@ -18,7 +18,7 @@ from cnn_numba.nn.models import Sequential
 from cnn_numba.train.callbacks.base import Callback
 from cnn_numba.train.callbacks.divergence import TrainingDiverged
 from cnn_numba.train.checkpoint_contents import SCALING_KEYS
-from cnn_numba.train.optim import Optimizer, arenas_of, load_arrays
+from cnn_numba.train.optim import Optimizer, arenas_of
 from cnn_numba.train.run import Run
 from cnn_numba.train.scaler import Scaler
 
@@ -96,10 +96,6 @@ class LossScaler(Scaler):
     def collapsed(self) -> bool:
         """Whether too many steps in a row were skipped for any scale to work."""
         return self.scale < self.settings["minimum"]
-
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        """Copy saved arrays into `state`; ValueError if they are not a loss scaler's."""
-        load_arrays(self.state, state, "LossScaler")
 
     def callbacks(self) -> list[Callback]:
         """Return the callback that records the scale, and ends training if it collapses."""

@@ -54,13 +54,9 @@ def generate(
         seen = text[-LENGTH:]
         window[0, : len(seen)] = seen
         logits = to_host(model.forward(model.backend.bring(window)))[len(seen) - 1].astype(np.float64)
-        text.append(_draw(logits, temperature, generator))
+        character = logits.argmax()
+        if temperature > 0:
+            exponentials = np.exp((logits - logits.max()) / temperature)
+            character = generator.choice(len(logits), p=exponentials / exponentials.sum())
+        text.append(int(character))
     return decode(np.array(text))
-
-
-def _draw(logits, temperature, generator):
-    """Draw the number of a character."""
-    if temperature == 0:
-        return int(logits.argmax())
-    exponentials = np.exp((logits - logits.max()) / temperature)
-    return int(generator.choice(len(logits), p=exponentials / exponentials.sum()))

@@ -40,7 +40,12 @@ def join(timeout: float = TIMEOUT) -> Iterator[SingleProcess]:
     """
     env = environment()
     if env is None or env.size == 1:
-        yield _single(env)
+        single = SingleProcess()
+        if env is not None and "TORCHELASTIC_RUN_ID" in os.environ:
+            # The parent is torchrun, which outlives the restarts.
+            single.run_id = f"{os.environ['TORCHELASTIC_RUN_ID']}, {socket.gethostname()}, {os.getppid()}"
+            single.restarted = env.restarts > 0
+        yield single
         return
     need("torch", f"Training with {env.size} workers")
     device.share_threads(env.local_size)
@@ -55,16 +60,6 @@ def join(timeout: float = TIMEOUT) -> Iterator[SingleProcess]:
     except BaseException as error:
         group.leave(_reason(workers, error))
         raise
-
-
-def _single(env):
-    """Return a single worker, which torchrun may have started."""
-    workers = SingleProcess()
-    if env is not None and "TORCHELASTIC_RUN_ID" in os.environ:
-        # The parent is torchrun, which outlives the restarts.
-        workers.run_id = f"{os.environ['TORCHELASTIC_RUN_ID']}, {socket.gethostname()}, {os.getppid()}"
-        workers.restarted = env.restarts > 0
-    return workers
 
 
 def _reason(workers, error):

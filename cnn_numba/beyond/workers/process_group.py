@@ -304,8 +304,6 @@ class ProcessGroup:
             return f"{host}, which hosts the workers' store, has ended or doesn't answer"
         return None
 
-    # --- The end -------------------------------------------------------------------------------------------
-
     def close(self):
         """Wait until all are done, and close the connection."""
         self.exchange("done")

@@ -27,14 +27,7 @@ class Timeline(Untimed):
         self.path = Path(path)
         self.steps = range(0)  # those to record, counted from 1 over all epochs
         self.events = []  # of each its step, its kind and layer or bucket, start and end
-        self.step, self.mark = None, 0.0
-
-    @property
-    def recording(self) -> bool:
-        """Whether a step is being recorded."""
-        return self.step is not None
-
-    # --- Around the steps --------------------------------------------------------------------------------
+        self.step, self.mark = 0, 0.0
 
     def prepare(self, run: Run) -> None:
         """Raise an error before any work if the timeline would be wrong or can't be written."""
@@ -56,8 +49,8 @@ class Timeline(Untimed):
 
     def step_begin(self, run: Run) -> None:
         """Begin a step."""
-        number = run.steps_taken + 1
-        self.step = number if number in self.steps else None
+        self.step = run.steps_taken + 1
+        self.recording = self.step in self.steps
         self.mark = time.monotonic()
 
     def epoch_end(self, run: Run) -> None:
@@ -77,11 +70,9 @@ class Timeline(Untimed):
             }
             self._write(everyone, about)
 
-    # --- Within a step -----------------------------------------------------------------------------------
-
     def note(self, phase: Phase) -> None:
         """Record a phase, from the end of the one before it to now."""
-        if self.step is not None:
+        if self.recording:
             self._record(self.step, self.mark, **phase._asdict())
             self.skip()
 
@@ -91,7 +82,7 @@ class Timeline(Untimed):
 
     def summing(self, bucket: int) -> Callable[[], None] | None:
         """Return a function that records the sum of a bucket of gradients, from now to its call."""
-        if self.step is None:
+        if not self.recording:
             return None
         return partial(self._record, self.step, time.monotonic(), kind="reduce", bucket=bucket)
 

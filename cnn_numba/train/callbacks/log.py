@@ -32,12 +32,8 @@ class Log(Callback):
         if steps < FEW_STEPS and not run.resumed:
             batch_size = max(len(run.dataset.train_images) * run.epochs // FEW_STEPS, 1)
             epochs = math.ceil(FEW_STEPS / run.steps_per_epoch)
-            run.log(
-                Warned(
-                    f"warning: few steps to learn from, {steps} in all: choose a batch size of at most "
-                    f"{batch_size}, or at least {epochs} epochs"
-                )
-            )
+            how = f"choose a batch size of at most {batch_size}, or at least {epochs} epochs"
+            run.log(Warned(f"warning: few steps to learn from, {steps} in all: {how}"))
         self.timer = threading.Timer(SLOW, self._say_what_takes_long, [run])
         self.timer.daemon = True
         self.timer.start()
@@ -68,9 +64,5 @@ class Log(Callback):
         """Warn if the loss ended above where it began."""
         last = run.history[-1]["train_loss"]
         if run.first_loss is not None and last > run.first_loss:
-            run.log(
-                Warned(
-                    f"warning: the loss rose from {run.first_loss:.4g} in the first step to {last:.4g} in "
-                    f"the last epoch: {run.optimizer.advice(diverged=False)}"
-                )
-            )
+            rise = f"from {run.first_loss:.4g} in the first step to {last:.4g} in the last epoch"
+            run.log(Warned(f"warning: the loss rose {rise}: {run.optimizer.advice(diverged=False)}"))
