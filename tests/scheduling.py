@@ -17,6 +17,17 @@ def scope_of(nodeid):
     return nodeid if path.endswith("test_notebooks.py") else path
 
 
+class Places(list):
+    """A list of different items that looks up where an item is: a list would compare it with those before."""
+
+    def __init__(self, items):
+        super().__init__(items)
+        self.places = {item: place for place, item in enumerate(self)}
+
+    def index(self, item):
+        return self.places[item]
+
+
 class ByFile(LoadScopeScheduling):
     """Distribute scopes in the order in which they were collected."""
 
@@ -26,6 +37,11 @@ class ByFile(LoadScopeScheduling):
 
     def _split_scope(self, nodeid):
         return scope_of(nodeid)
+
+    def add_node_collection(self, node, collection):
+        super().add_node_collection(node, collection)
+        if node in self.registered_collections:
+            self.registered_collections[node] = Places(collection)
 
     def remove_node(self, node):
         """Take back the work of a process that has ended, except the test in which it ended.
