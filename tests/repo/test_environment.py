@@ -142,6 +142,7 @@ def test_the_data_page_lists_every_checksum():
     for line in (ROOT / "data" / "mnist" / "SHA256SUMS").read_text().splitlines():
         digest, name = line.split()
         size = (ROOT / "data" / "mnist" / name).stat().st_size
+        size = f"{size:,}" if size >= 10_000 else size
         assert f"| `{name}` | {size} | `{digest}` |" in page
 
 

@@ -129,8 +129,7 @@ def resident_bytes(images, batch_size):
 def test_the_text_gives_the_bytes_of_a_training():
     apart = 60_000 * (4 * 784 + 4 + 4)  # pixels, label and loss of each image
     text = text_of("bus-after")
-    numbers = (f"{number:,}".replace(",", " ") for number in (resident_bytes(60_000, 64), apart))
-    assert "that is {} bytes over the bus instead of {}.".format(*numbers) in text
+    assert f"that is {resident_bytes(60_000, 64):,} bytes over the bus instead of {apart:,}." in text
 
 
 def test_resident_bytes_match_a_training(rng):
