@@ -60,10 +60,18 @@ def record(function: Callable[[], object]) -> Callable[[], object]:
 class Replay:
     """Runs a function of launches: for each batch size first directly, then recorded as graphs and replayed.
 
-    `function` is as in `record`, called with the batch size; it yields each phase after launching it. `after`
-    is called with each phase after its launches, in a replay only with those in `cuts`: there the host has
-    work to do, so one graph ends and the next begins. `log` is called once with a line of text if there can
-    be no graphs; from then on, or without `enabled` from the start, the function runs directly.
+    Parameters
+    ----------
+    function : callable
+        As in `record`, called with the batch size. It yields each phase after launching it.
+    after : callable
+        Called with each phase after its launches; in a replay only with those in `cuts`.
+    cuts : collection of Phase
+        The phases after which the host has work to do: one graph ends there and the next begins.
+    log : callable
+        Called once with a line of text if there can be no graphs; from then on the function runs directly.
+    enabled : bool
+        False runs it directly from the start.
     """
 
     def __init__(

@@ -15,8 +15,12 @@ from cnn_numba.device import Array, copy, first_rows, to_host
 class SyncBatchNorm:
     """The training passes of a batch normalisation if other workers have the rest of the batch.
 
-    `layer`, which is built, uses this from now on. `add_up` sums an array on the host over all workers, in
-    place.
+    Parameters
+    ----------
+    layer : BatchNorm2d
+        A built layer, which uses this from now on.
+    add_up : callable
+        Sums an array on the host over all workers, in place.
     """
 
     def __init__(self, layer: BatchNorm2d, add_up: Callable[[np.ndarray], object]) -> None:

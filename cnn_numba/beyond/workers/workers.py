@@ -24,8 +24,12 @@ from cnn_numba.train.single_process import Part, SingleProcess
 class Workers(SingleProcess):
     """Several workers of a training run, as one of them sees them; SIGTERM sets `asked_to_end`.
 
-    `group`, a `ProcessGroup`, carries numbers and text between them: its methods `start`, `broadcast` and
-    `exchange`.
+    Parameters
+    ----------
+    rank, size : int
+        This worker's number, and how many there are.
+    group : ProcessGroup, optional
+        Carries numbers and text between them: its methods `start`, `broadcast` and `exchange`.
 
     Examples
     --------
