@@ -46,10 +46,8 @@ def keep(folder):
             place = jit._CACHE.parent / index.parent.relative_to(folder)
             place.mkdir(parents=True, exist_ok=True)
             if not (place / index.name).exists():
-                for path in (
-                    *index.parent.glob(f"{index.stem}.*.nbc"),
-                    index,
-                ):  # an index names what is there
+                # The index last, which names the others.
+                for path in (*index.parent.glob(f"{index.stem}.*.nbc"), index):
                     shutil.copy(path, place / f"{path.name}.partial")
                     os.replace(place / f"{path.name}.partial", place / path.name)
 

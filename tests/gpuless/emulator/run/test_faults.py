@@ -497,6 +497,7 @@ def test_a_fault_names_the_line_and_the_thread(messages, name):
         assert re.fullmatch(rf"  (called from )?line {number} of .*{file}: {re.escape(text)}", place)
 
 
+@pytest.mark.needs("ipykernel")
 @pytest.mark.parametrize(
     "compiler", ["IPython.core.compilerop.CachingCompiler", "ipykernel.compiler.XCachingCompiler"]
 )
