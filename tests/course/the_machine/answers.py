@@ -133,9 +133,15 @@ WRONG = {
                 ("(height, block[1])", "(width, block[1])"),
             ],
         ],
-        "needless blocks": [("device.blocks(width, block[0])", "width")],
+        "needless blocks": [
+            ("device.blocks(width, block[0])", "width"),
+            ("(height, block[1])", "(width, block[1])"),
+        ],
         "block first": [[("return (device", "return block, (device"), ("block[1])), block", "block[1]))")]],
-        "not covered": [("(width, block[0])", "(width, 2 * block[0])")],
+        "not covered": [
+            ("(width, block[0])", "(width, 2 * block[0])"),
+            [("32, 4", "4, 8"), ("(width, block[0])", "(1, block[0])"), ("(height, block[1])", "(1, 1)")],
+        ],
         "too many threads": [("32, 4", "64, 32")],
         "empty launch": [("block[1])), block", "block[1])), (0, 128)")],
         "not a launch": [
