@@ -68,7 +68,7 @@ class Dataset:
         _ARRAYS(HOST, *pairs[0], *pairs[1])
         for split, (images, labels) in zip(("train", "test"), pairs, strict=True):
             channels, height, width = images.shape[1:]  # pixels are not looked at: that takes longer
-            if channels == height > 4 >= width:
+            if channels == height > 7 and width <= 4:
                 advice = layout_advice(images.shape, width)
                 raise ValueError(f"{split}_images must have shape (N, C, H, W), got {images.shape}{advice}")
             count, kind = (len(self.classes), "classes") if self.classes else (MOST_ELEMENTS, "")

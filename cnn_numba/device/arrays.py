@@ -281,7 +281,7 @@ def _as_pixels(name: str, array: np.ndarray) -> str:
     low, high = float(array.min()), float(array.max())
     is_integer = array.dtype.kind in "iu"
     from_0_to_1 = not is_integer and -0.5 <= 255 * low <= 255 * high < 255.5
-    if not (from_0_to_1 or -0.5 <= low <= high < 255.5):  # or NaN
+    if not (from_0_to_1 or -0.01 < low <= high < 255.5):  # or NaN
         how = "scale them to that range, or pass them before they are normalised"
         return f": pixels are 0 to 255, these are {low:.9g} to {high:.9g}; {how}"
     numbers = name if is_integer else f"np.round({'255 * ' * from_0_to_1}{name})"

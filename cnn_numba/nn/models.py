@@ -100,12 +100,12 @@ class Sequential:
         self.batch_size = integer(batch_size, "batch_size", minimum=1)
         self.name, self.backend = name, backend(device)
         self.device = self.backend.name
-        self._name_layers()
-        self.shapes = self._propagate_shapes()
-        self._check_precision(precision)
+        names = self._names_by_id()
+        self.shapes = self._propagate_shapes(names)
+        self._check_precision(precision, names)
         arenas, entries = self._allocate_arenas()
         # From here on the layers are this model's.
-        self._take_layers()
+        self._take_layers(names)
         self._initialise(arenas, entries, np.random.default_rng(seed))
         first = next((index for index, layer in enumerate(self.layers) if layer.parameter_count), 0)
         for index, (layer, shape) in enumerate(zip(self.layers, self.shapes, strict=False)):
@@ -116,14 +116,15 @@ class Sequential:
         #: The layers, and a `ConvChain` in place of those that are computed at once.
         self.passes = chained(self.layers, self.backend)
 
-    def _check_precision(self, precision):
+    def _check_precision(self, precision, names):
         self.precision = precision
         for layer in self.every_layer:
             if precision not in layer.precisions:
                 can = f"computes in {', '.join(layer.precisions)} only, got precision {shown(precision)}"
-                raise UnsupportedPrecision(f"{self.name}, {layer.name}: {layer!r} {can}")
+                raise UnsupportedPrecision(f"{self.name}, {names[id(layer)]}: {layer!r} {can}")
 
-    def _name_layers(self):
+    def _names_by_id(self):
+        """Return a name for each layer; ValueError if one is in the model twice."""
         counts, names = {}, {}
         for layer in self.every_layer:
             counts[layer.kind] = counts.get(layer.kind, 0) + 1
@@ -131,16 +132,17 @@ class Sequential:
             if id(layer) in names:
                 where = f"in the model twice, as {names[id(layer)]} and as {name}"
                 raise ValueError(f"{layer!r} is {where}: it has one set of buffers, so make two layers")
-            names[id(layer)] = layer.name = name
+            names[id(layer)] = name
+        return names
 
-    def _propagate_shapes(self):
+    def _propagate_shapes(self, names):
         """Return the shape of the input and of every layer's output."""
         shapes = [(self.batch_size, *self.input_shape)]
         for layer in self.layers:
             try:
                 shapes.append(layer.output_shape(shapes[-1]))
             except ValueError as error:
-                raise ValueError(f"{self.name}, {layer.name}: {error}") from None
+                raise ValueError(f"{self.name}, {names[id(layer)]}: {error}") from None
         return shapes
 
     def _allocate_arenas(self):
@@ -156,7 +158,7 @@ class Sequential:
             raise ValueError(f"{self.name} has {count} parameters; the kernels count up to {MOST_ELEMENTS}")
         return {name: np.zeros(count, self.backend.dtype) for name, count in counts.items()}, entries
 
-    def _take_layers(self):
+    def _take_layers(self, names):
         """Make the layers this model's; take all layers from a model that has one of them.
 
         Such a model would compute with parameters that its optimiser doesn't change. A cell of a notebook
@@ -169,7 +171,7 @@ class Sequential:
                 other._taken = f"its {layer!r} was built into another model, {self.name}"
                 for name in ("layers", "every_layer", "passes"):
                     vars(other).pop(name, None)
-            layer._owner, layer.precision = weakref.ref(self), self.precision
+            layer._owner, layer.name, layer.precision = weakref.ref(self), names[id(layer)], self.precision
 
     def _initialise(self, arenas, entries, generator):
         """Give the layers views of the arenas, and the parameters their first values."""
@@ -258,14 +260,16 @@ class Sequential:
         passes, gradient = self._before(until), grad_logits
         # The last layer would blame its own arrays for the shape. It may have no output yet, or keep none.
         shape = getattr(getattr(passes[-1], "output", None), "shape", None) if passes else None
-        if shape is not None and np.shape(grad_logits) != shape:
+        if shape is not None and getattr(grad_logits, "shape", None) != shape:
             raise ValueError(
                 f"grad_logits must have the shape of the logits, {shape}, got {shown(grad_logits)}"
             )
-        for each in reversed(passes):
+        for place, each in reversed([*enumerate(passes)]):
             grad_input = each.backward(gradient)
             yield from reversed(each.layers) if isinstance(each, ConvChain) else [each]
             if grad_input is None:
+                if any(isinstance(one, ConvChain) or one.parameter_count for one in passes[:place]):
+                    raise TypeError(f"{each.name}.backward returned no gradient for the layers before it")
                 break
             gradient = grad_input
 

@@ -1335,6 +1335,11 @@ IMAGES, LABELS = np.zeros((4, 1, 2, 3), np.uint8), np.zeros(4, np.int32)
             "are normalised$",
         ),
         (
+            {"train_images": IMAGES - 0.42 + 3 * (np.arange(IMAGES.size).reshape(IMAGES.shape) % 2)},
+            TypeError,
+            "pixels are 0 to 255, these are -0.42 to 2.58; scale them to that range",
+        ),
+        (
             {"train_images": IMAGES + 1.0000001},
             TypeError,
             r"convert it with np.round\(255 \* train_images\).astype\(np.uint8\)$",

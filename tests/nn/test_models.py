@@ -356,6 +356,23 @@ def test_a_model_that_is_refused_takes_no_layers(wrong):
         Sequential(layers, **{"input_shape": (2, 3), "batch_size": 1, **wrong})
     np.testing.assert_array_equal(first.forward(x), expected)
     assert {layer.precision for layer in layers} == {"float32"}
+    with pytest.raises(ValueError, match=r"linear1: .* takes"):
+        Sequential([Linear(5, 3), *layers], (2, 3), 1)
+    assert [layer.name for layer in layers] == ["lstm1", "flatten1", "linear1"]
+
+
+@pytest.mark.parametrize("place", [1, 2])
+def test_a_backward_pass_that_forgets_to_return_is_named(place):
+    class Forgetful(ReLU):
+        def backward(self, grad_output):
+            super().backward(grad_output)
+
+    layers = [Linear(4, 4), Linear(4, 2)]
+    layers.insert(place, Forgetful())
+    model = Sequential(layers, (4,), 1)
+    out = model.forward(np.ones((1, 4), np.float32))
+    with pytest.raises(TypeError, match=r"^relu1\.backward returned no gradient for the layers before it$"):
+        model.backward(np.ones_like(out))
 
 
 def test_copied_layers_take_no_model():
@@ -493,6 +510,7 @@ WRONG_GRADIENTS = {
     "columns": (np.ones((2, 4), np.float32), ValueError, r"shape of the logits, \(2, 3\), got .* \(2, 4\)"),
     "rows": (np.ones((3, 3), np.float32), ValueError, r"shape of the logits, \(2, 3\), got .* \(3, 3\)"),
     "axes": (np.ones(3, np.float32), ValueError, r"shape of the logits, \(2, 3\), got .* \(3,\)"),
+    "a list": ([[1, 1, 1], [1, 1, 1]], ValueError, r"shape of the logits, \(2, 3\), got \[\[1, "),
     "none": (None, ValueError, r"grad_logits must have the shape of the logits, \(2, 3\), got None"),
     "dtype": (np.ones((2, 3)), TypeError, "grad_output must have dtype float32, got float64: convert it"),
     "strides": (np.ones((3, 2), np.float32).T, ValueError, "grad_output must be C-contiguous"),
