@@ -98,11 +98,11 @@ class Sequential:
         settings(precision=precision)
         self.layers, self.input_shape = layers, sizes(input_shape, "input_shape", minimum=1)
         self.batch_size = integer(batch_size, "batch_size", minimum=1)
-        self.name, self.backend = name, backend(device)
+        self.name, self.precision, self.backend = name, precision, backend(device)
         self.device = self.backend.name
         names = self._names_by_id()
         self.shapes = self._propagate_shapes(names)
-        self._check_precision(precision, names)
+        self._check_precision(names)
         arenas, entries = self._allocate_arenas()
         # From here on the layers are this model's.
         self._take_layers(names)
@@ -116,11 +116,10 @@ class Sequential:
         #: The layers, and a `ConvChain` in place of those that are computed at once.
         self.passes = chained(self.layers, self.backend)
 
-    def _check_precision(self, precision, names):
-        self.precision = precision
+    def _check_precision(self, names):
         for layer in self.every_layer:
-            if precision not in layer.precisions:
-                can = f"computes in {', '.join(layer.precisions)} only, got precision {shown(precision)}"
+            if self.precision not in layer.precisions:
+                can = f"computes in {', '.join(layer.precisions)} only, got precision {shown(self.precision)}"
                 raise UnsupportedPrecision(f"{self.name}, {names[id(layer)]}: {layer!r} {can}")
 
     def _names_by_id(self):
